@@ -1,0 +1,3 @@
+//! Finding the members of a session, by the means of each containment level.
+
+pub(crate) mod group;

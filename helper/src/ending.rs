@@ -1,0 +1,410 @@
+//! Ending a tree: the first signal to everyone, the grace, KILL until nobody is left, and an
+//! honest verdict.
+//!
+//! Every look at the tree is one bounded walk; between looks the event loop serves others.
+//! A look is due when every member that is watched has died, and in any case after a short
+//! while. Signals go to a group through its unreaped leader, and to others through pidfds.
+//! It never keeps a number for a signal: a member that is not held is found again or is gone.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use foster_protocol::{
+    Bytes, Cause, Ended, Ending, Member, Micros, Orphan, Pid, Proof, Survivor, Verdict, Why,
+};
+
+use crate::contain::group::{Census, Ground, MOST_NAMED, Scope, census};
+use crate::sys::leader::Leader;
+use crate::sys::proc::{self, Stat};
+use crate::sys::process::Process;
+
+/// An ending gives up after this long with KILL and says who is left.
+pub(crate) const HARD_LIMIT: Duration = Duration::from_secs(5);
+
+/// How many members are watched by pidfd at one time; the rest is found by looking again.
+const MOST_WATCHED: usize = 64;
+
+/// While KILL is at work the next look comes at the latest after 1 ms, then 2, 4 and so on,
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
+
+/// During a grace members that are not watched are looked for this often.
+const GRACE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Above this many looks with new members in the last one, they are said to come too fast.
+const MANY_ROUNDS: u32 = 20;
+
+/// How hard a look goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Force {
+    /// Only look.
+    None,
+    /// Send this signal, and nothing else.
+    Plain(i32),
+    /// Send this signal to those who have had none, then CONT so that stopped members can act
+    /// on it.
+    Signal(i32),
+    /// Send KILL.
+    Kill,
+}
+
+/// What is known of a member.
+#[derive(Debug)]
+struct Noted {
+    name: Vec<u8>,
+    ended: Ended,
+    /// It was sent something.
+    signalled: bool,
+    /// It was sent KILL.
+    killed: bool,
+    /// It was alive in the last look.
+    present: bool,
+}
+
+/// An ending under way.
+#[derive(Debug)]
+pub(crate) struct Work {
+    started: Instant,
+    /// It is an ending, and no longer only a watch.
+    begun: bool,
+    noted: BTreeMap<i32, Noted>,
+    /// Members that are watched.
+    pub(crate) watched: Vec<(u64, Process)>,
+    rounds: u32,
+    newcomers: u32,
+    pause: Duration,
+}
+
+/// What a look came to.
+pub(crate) struct Look {
+    /// Who lives, to be watched.
+    pub(crate) members: Vec<Process>,
+    /// Nobody is left but perhaps the leader.
+    pub(crate) is_empty: bool,
+    /// What that rests on.
+    pub(crate) proof: Proof,
+}
+
+impl Work {
+    /// Starts to watch a tree.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            started: now,
+            begun: false,
+            noted: BTreeMap::new(),
+            watched: Vec::new(),
+            rounds: 0,
+            newcomers: 0,
+            pause: Duration::from_millis(1),
+        }
+    }
+
+    /// Starts to end it. Members that were met before are known already.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        if !self.begun {
+            self.begun = true;
+            self.started = now;
+        }
+    }
+
+    /// When the next look is due in any case; none where events alone will tell.
+    pub(crate) fn next_look(&mut self, force: Force, all_watched: bool) -> Option<Duration> {
+        match force {
+            Force::None | Force::Plain(_) | Force::Signal(_) if all_watched => None,
+            Force::None | Force::Plain(_) | Force::Signal(_) => Some(GRACE_PAUSE),
+            Force::Kill => {
+                let pause = self.pause;
+                self.pause = (pause * 2).min(LONGEST_PAUSE);
+                Some(pause)
+            }
+        }
+    }
+
+    /// Looks once at a session's tree and applies the force to it.
+    pub(crate) fn look_at_session(
+        &mut self,
+        leader: &Leader,
+        leader_lives: bool,
+        force: Force,
+        ground: &Ground<'_>,
+    ) -> io::Result<Look> {
+        // The group first: one call reaches all of it, whatever it forks meanwhile.
+        match force {
+            Force::None => {}
+            Force::Plain(number) => tell(leader.signal_group(number), "group", leader.pid()),
+            Force::Signal(number) => {
+                tell(leader.signal_group(number), "group", leader.pid());
+                if !is_stopping(number) {
+                    tell(leader.signal_group(libc::SIGCONT), "group", leader.pid());
+                }
+            }
+            Force::Kill => tell(leader.signal_group(libc::SIGKILL), "group", leader.pid()),
+        }
+        let scope = Scope::Session {
+            leader: leader.pid(),
+            leader_lives,
+        };
+        self.look(scope, Some(leader.pid()), force, ground)
+    }
+
+    /// Looks once at the adopted orphans that nobody owns and applies the force to them.
+    pub(crate) fn look_at_unclaimed(
+        &mut self,
+        force: Force,
+        ground: &Ground<'_>,
+    ) -> io::Result<Look> {
+        self.look(Scope::Unclaimed, None, force, ground)
+    }
+
+    fn look(
+        &mut self,
+        scope: Scope,
+        group: Option<Pid>,
+        force: Force,
+        ground: &Ground<'_>,
+    ) -> io::Result<Look> {
+        self.rounds = self.rounds.saturating_add(1);
+        self.newcomers = 0;
+        for noted in self.noted.values_mut() {
+            noted.present = false;
+        }
+        let mut accept = |process: &Process| self.meet(process, group, force);
+        let found = census(scope, ground, &mut accept)?;
+        for stat in &found.unpinned {
+            self.note(stat.pid, &stat.name);
+        }
+        for noted in self.noted.values_mut().filter(|noted| !noted.present) {
+            noted.bury();
+        }
+        let proof = proof(&found, ground);
+        let is_empty = found.is_empty();
+        Ok(Look {
+            members: found.members,
+            is_empty,
+            proof,
+        })
+    }
+
+    /// Notes a living member and signals it.
+    fn meet(&mut self, process: &Process, group: Option<Pid>, force: Force) {
+        let stat = process.stat();
+        let in_group = group.is_some_and(|leader| stat.group == leader.0);
+        let noted = self.note(stat.pid, &stat.name);
+        match force {
+            Force::None => {}
+            Force::Plain(number) => {
+                if !in_group {
+                    tell(process.signal(number), "member", process.pid());
+                }
+            }
+            Force::Signal(_) if noted.signalled => {}
+            Force::Signal(number) => {
+                noted.signalled = true;
+                if !in_group {
+                    tell(process.signal(number), "member", process.pid());
+                    if !is_stopping(number) {
+                        tell(process.signal(libc::SIGCONT), "member", process.pid());
+                    }
+                }
+            }
+            Force::Kill => {
+                noted.signalled = true;
+                noted.killed = true;
+                tell(process.signal(libc::SIGKILL), "member", process.pid());
+            }
+        }
+    }
+
+    fn note(&mut self, pid: i32, name: &[u8]) -> &mut Noted {
+        let newcomers = &mut self.newcomers;
+        let noted = self.noted.entry(pid).or_insert_with(|| {
+            *newcomers += 1;
+            Noted {
+                name: name.to_vec(),
+                ended: Ended::Not,
+                signalled: false,
+                killed: false,
+                present: true,
+            }
+        });
+        noted.present = true;
+        noted.ended = Ended::Not;
+        noted
+    }
+
+    /// Takes the members that will be watched out of those that were found.
+    pub(crate) fn to_watch(&self, members: Vec<Process>) -> (Vec<Process>, bool) {
+        let all = members.len() <= MOST_WATCHED;
+        (members.into_iter().take(MOST_WATCHED).collect(), all)
+    }
+
+    /// How many living members the looks have met.
+    pub(crate) fn reached(&self) -> u32 {
+        u32::try_from(self.noted.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The report of an ending that left nobody.
+    pub(crate) fn all_gone(
+        mut self,
+        cause: Cause,
+        proof: Proof,
+        now: Instant,
+        loose: Vec<Orphan>,
+    ) -> Ending {
+        for noted in self.noted.values_mut() {
+            noted.bury();
+        }
+        Ending {
+            verdict: Verdict::AllGone,
+            proof: Some(proof),
+            unattributed: loose,
+            ..self.report(cause, now)
+        }
+    }
+
+    /// The report of an ending that reached its hard limit.
+    pub(crate) fn incomplete(
+        self,
+        cause: Cause,
+        survivors: Vec<Survivor>,
+        now: Instant,
+        loose: Vec<Orphan>,
+    ) -> Ending {
+        Ending {
+            survivors,
+            unattributed: loose,
+            ..self.report(cause, now)
+        }
+    }
+
+    fn report(self, cause: Cause, now: Instant) -> Ending {
+        let members = self
+            .noted
+            .into_iter()
+            .take(MOST_NAMED)
+            .map(|(pid, noted)| Member {
+                pid: Pid(pid),
+                name: Bytes(noted.name),
+                ended: noted.ended,
+            });
+        Ending {
+            cause,
+            verdict: Verdict::Incomplete,
+            proof: None,
+            members: members.collect(),
+            survivors: Vec::new(),
+            unattributed: Vec::new(),
+            rounds: self.rounds,
+            took: Micros::from(now.saturating_duration_since(self.started)),
+        }
+    }
+
+    /// Says of each process that is left why it is.
+    pub(crate) fn explain(&self, left: &[Process]) -> Vec<Survivor> {
+        let fast = self.rounds > MANY_ROUNDS && self.newcomers > 0;
+        left.iter()
+            .take(MOST_NAMED)
+            .map(|process| explain(process, fast))
+            .collect()
+    }
+}
+
+impl Noted {
+    /// It is gone: by what, if that is not yet known.
+    fn bury(&mut self) {
+        self.present = false;
+        if self.ended == Ended::Not {
+            self.ended = match (self.signalled, self.killed) {
+                (_, true) => Ended::ByKill,
+                (true, false) => Ended::ByFirstSignal,
+                (false, false) => Ended::ByItself,
+            };
+        }
+    }
+}
+
+/// Says why the leader, which may not be held by pidfd, is left.
+pub(crate) fn explain_leader(leader: &Leader) -> Survivor {
+    let name = proc::stat(leader.pid().0)
+        .map(|stat| stat.name)
+        .unwrap_or_default();
+    let denied = is_denied(leader.signal(libc::SIGKILL));
+    let (uid, why) = reason(leader.pid().0, denied, false);
+    Survivor {
+        pid: leader.pid(),
+        name: Bytes(name),
+        uid,
+        why,
+    }
+}
+
+/// Says why a process is left that could only be looked at.
+pub(crate) fn explain_unpinned(stat: &Stat) -> Survivor {
+    let uid = proc::hold(stat.pid).map_or(u32::MAX, |hold| hold.uid);
+    Survivor {
+        pid: Pid(stat.pid),
+        name: Bytes(stat.name.clone()),
+        uid,
+        why: Why::NotPinned,
+    }
+}
+
+fn explain(process: &Process, fast: bool) -> Survivor {
+    let denied = is_denied(process.signal(libc::SIGKILL));
+    let (uid, why) = reason(process.pid().0, denied, fast);
+    Survivor {
+        pid: process.pid(),
+        name: Bytes(process.stat().name.clone()),
+        uid,
+        why,
+    }
+}
+
+fn reason(pid: i32, denied: bool, fast: bool) -> (u32, Why) {
+    let hold = proc::hold(pid).ok();
+    let uid = hold.as_ref().map_or(u32::MAX, |hold| hold.uid);
+    let tracer = hold.map_or(0, |hold| hold.tracer);
+    let state = proc::stat(pid).map_or(b'?', |stat| stat.state);
+    let why = match state {
+        _ if denied => Why::NotPermitted { uid },
+        _ if tracer != 0 => Why::HeldByTracer {
+            tracer: Pid(tracer),
+        },
+        b'D' => Why::Uninterruptible,
+        _ if fast => Why::ForkRate,
+        _ => Why::Dying,
+    };
+    (uid, why)
+}
+
+fn is_denied(result: io::Result<()>) -> bool {
+    result.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+}
+
+/// What an empty census proves.
+fn proof(found: &Census, ground: &Ground<'_>) -> Proof {
+    match (ground.adopted.is_some(), found.orphan_free) {
+        (true, true) => Proof::NoOrphans,
+        (true, false) => Proof::SessionEmpty,
+        (false, _) => Proof::SessionScanEmpty,
+    }
+}
+
+/// A CONT after one of these would undo it.
+pub(crate) fn is_stopping(number: i32) -> bool {
+    matches!(
+        number,
+        libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU | libc::SIGCONT
+    )
+}
+
+/// A signal that does not arrive is no failure of the ending: the next look shows who lives,
+/// and the verdict rests on that alone. It goes to the log.
+fn tell(result: io::Result<()>, whom: &str, pid: Pid) {
+    if let Err(error) = result
+        && error.raw_os_error() != Some(libc::ESRCH)
+    {
+        tracing::debug!(%pid, %error, "a signal did not reach the {whom}");
+    }
+}

@@ -1,0 +1,477 @@
+//! Carrying out what the transition function asks for, and the course of an ending.
+
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+use foster_protocol::{Cause, OnExit, Pid, Proof, Reply, SessionId, Step, Survivor};
+
+use super::{Fault, Orders, Server, Watch};
+use crate::contain::group::{Census, Scope, census, unattributed};
+use crate::ending::{Force, HARD_LIMIT, Look, Work, explain_leader, explain_unpinned};
+use crate::session::{Action, Event, State};
+use crate::sys::epoll::Interest;
+use crate::sys::process::Process;
+use crate::timers::{Alarm, Owner};
+
+impl Server {
+    pub(super) fn carry_out(&mut self, session: SessionId, action: Action) -> Result<(), Fault> {
+        match action {
+            Action::ReplyPrepared => self.reply_started(session, |pid, containment| {
+                Reply::Prepared { pid, containment }
+            }),
+            Action::OpenGate => self.open_gate(session),
+            Action::ReplySpawned => self.reply_started(session, |pid, containment| {
+                Reply::Spawned { pid, containment }
+            }),
+            Action::ReplyFailed => self.reply_failed(session),
+            Action::AnswerExit | Action::AnswerEnd => self.answer(session),
+            Action::KillChild => self.kill_child(session),
+            Action::BeginGrace => self.begin_grace(session),
+            Action::BeginKill => self.begin_kill(session),
+            Action::BeginLinger => self.begin_linger(session),
+            Action::Look => self.look(session),
+            Action::LetGo => self.let_go(session),
+            Action::Reap => self.reap(session),
+        }
+    }
+
+    /// Sends every wait its answer that has one now.
+    pub(super) fn answer(&mut self, session: SessionId) -> Result<(), Fault> {
+        let answers = self
+            .change(session, |record| record.take_answers())
+            .unwrap_or_default();
+        for (id, reply) in answers {
+            self.reply(id, reply)?;
+        }
+        Ok(())
+    }
+
+    fn open_gate(&mut self, session: SessionId) -> Result<(), Fault> {
+        let gate = self
+            .change(session, |record| record.body.gate.take())
+            .flatten();
+        if let Some(gate) = gate
+            && let Err(error) = nix::unistd::write(&gate, &[1])
+        {
+            // The child is dead, and its status pipe is about to say so.
+            tracing::debug!(%session, %error, "the gate has nobody behind it");
+        }
+        Ok(())
+    }
+
+    fn reply_failed(&mut self, session: SessionId) -> Result<(), Fault> {
+        let starter = self.change(session, |record| {
+            record.never_ran = true;
+            let (step, errno) = record
+                .body
+                .failure
+                .unwrap_or((Step::Ended, libc::ECANCELED));
+            record
+                .starter
+                .take()
+                .map(|id| (id, Reply::SpawnFailed { step, errno }))
+        });
+        if let Some((id, reply)) = starter.flatten() {
+            self.reply(id, reply)?;
+        }
+        self.answer(session)
+    }
+
+    fn kill_child(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.timers
+            .set(Owner::Session(session), Alarm::Hard, self.now, HARD_LIMIT);
+        let Ok(record) = self.table.get(session) else {
+            return Ok(());
+        };
+        if let Some(leader) = &record.body.leader
+            && let Err(error) = leader.signal(libc::SIGKILL)
+        {
+            // The verdict rests on its death, which is awaited, and not on this.
+            tracing::debug!(%session, %error, "the child could not be killed");
+        }
+        Ok(())
+    }
+
+    // -- the course of an ending ---------------------------------------------------------
+
+    /// Asks for a session's end. The first reason stays, and a second one can only shorten
+    /// the grace.
+    pub(super) fn end(&mut self, session: SessionId, orders: Orders) -> Result<(), Fault> {
+        let is_first = self.change(session, |record| {
+            let is_first = record.body.orders.is_none() && !record.state.is_terminal();
+            if is_first {
+                record.body.orders = Some(orders);
+            }
+            is_first
+        });
+        if is_first == Some(false) {
+            self.shorten(session, orders.grace);
+        }
+        self.apply(
+            session,
+            if orders.is_at_once() {
+                Event::EndNow
+            } else {
+                Event::End
+            },
+        )
+    }
+
+    /// Ends a session for a reason that brings no terms of its own.
+    pub(super) fn end_by_spec(&mut self, session: SessionId, cause: Cause) -> Result<(), Fault> {
+        let Ok(record) = self.table.get(session) else {
+            return Ok(());
+        };
+        let orders = record.body.own_orders(cause);
+        self.end(session, orders)
+    }
+
+    fn shorten(&mut self, session: SessionId, grace: Duration) {
+        let owner = Owner::Session(session);
+        if let Some(due) = self.timers.due(owner, Alarm::Grace)
+            && self
+                .now
+                .checked_add(grace)
+                .is_some_and(|sooner| sooner < due)
+        {
+            self.timers.set(owner, Alarm::Grace, self.now, grace);
+        }
+    }
+
+    /// Takes up the orders of an ending: those of a request, or of the leader's exit.
+    fn take_up(&mut self, session: SessionId) -> Option<(Orders, bool)> {
+        self.timers.cancel(Owner::Session(session), Alarm::Linger);
+        let now = self.now;
+        self.change(session, |record| {
+            let cause = record.exit.map_or(Cause::Exit, |exit| exit.cause);
+            let by_exit = record.body.orders_at_exit(cause);
+            let orders = *record.body.orders.get_or_insert(by_exit);
+            record
+                .body
+                .work
+                .get_or_insert_with(|| Work::new(now))
+                .begin(now);
+            (orders, record.body.exited)
+        })
+    }
+
+    fn begin_grace(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some((orders, exited)) = self.take_up(session) else {
+            return Ok(());
+        };
+        // With the leader gone there is often nobody to signal.
+        if exited && self.look_with(session, Force::None)? {
+            return Ok(());
+        }
+        if orders.is_at_once() {
+            return self.apply(session, Event::EndNow);
+        }
+        self.timers.set(
+            Owner::Session(session),
+            Alarm::Grace,
+            self.now,
+            orders.grace,
+        );
+        self.look_with(session, Force::Signal(orders.first))
+            .map(|_| ())
+    }
+
+    fn begin_kill(&mut self, session: SessionId) -> Result<(), Fault> {
+        if self.take_up(session).is_none() {
+            return Ok(());
+        }
+        let owner = Owner::Session(session);
+        self.timers.cancel(owner, Alarm::Grace);
+        self.timers.set(owner, Alarm::Hard, self.now, HARD_LIMIT);
+        self.look_with(session, Force::Kill).map(|_| ())
+    }
+
+    fn begin_linger(&mut self, session: SessionId) -> Result<(), Fault> {
+        let now = self.now;
+        let limit = self.change(session, |record| {
+            record.body.work = Some(Work::new(now));
+            match record.body.on_exit {
+                OnExit::Linger { limit, grace: _ } => Duration::from(limit),
+                OnExit::Hold | OnExit::End { .. } | OnExit::Leave => Duration::ZERO,
+            }
+        });
+        let Some(limit) = limit else { return Ok(()) };
+        self.timers
+            .set(Owner::Session(session), Alarm::Linger, self.now, limit);
+        self.look_with(session, Force::None).map(|_| ())
+    }
+
+    /// Looks again, with the force of the state.
+    pub(super) fn look(&mut self, session: SessionId) -> Result<(), Fault> {
+        let force = match self.state(session) {
+            Some(State::Killing) => Force::Kill,
+            Some(State::Graceful | State::Lingering) => Force::None,
+            Some(
+                State::Starting
+                | State::Prepared
+                | State::Running
+                | State::Exited
+                | State::Aborting
+                | State::Ended
+                | State::Released
+                | State::Failed,
+            )
+            | None => return Ok(()),
+        };
+        self.look_with(session, force).map(|_| ())
+    }
+
+    /// Looks once. True where nobody was left and the session has ended by that.
+    fn look_with(&mut self, session: SessionId, force: Force) -> Result<bool, Fault> {
+        let owner = Owner::Session(session);
+        let taken = self.change(session, |record| {
+            Some((
+                record.body.work.take()?,
+                record.body.leader.take()?,
+                record.body.exited,
+            ))
+        });
+        let Some(Some((mut work, leader, exited))) = taken else {
+            return Ok(false);
+        };
+        self.unwatch(&mut work);
+        self.reserve.lift();
+        let look = self.with_ground(|ground| work.look_at_session(&leader, !exited, force, ground));
+        let watched = look.map(|look| self.watch_members(owner, &mut work, look, force));
+        self.reserve.restore();
+        self.change(session, |record| {
+            record.body.leader = Some(leader);
+            record.body.work = Some(work);
+        });
+        let (is_empty, proof) = watched?;
+        if !(is_empty && exited) {
+            return Ok(false);
+        }
+        let loose = self.with_ground(unattributed)?;
+        let now = Instant::now();
+        self.change(session, |record| {
+            let cause = record.ending_cause();
+            let work = record.body.work.take();
+            record.ending = work.map(|work| work.all_gone(cause, proof, now, loose));
+        });
+        self.apply(session, Event::TreeEmpty)?;
+        Ok(true)
+    }
+
+    /// Watches those who live and sets the time of the next look.
+    pub(super) fn watch_members(
+        &mut self,
+        owner: Owner,
+        work: &mut Work,
+        look: Look,
+        force: Force,
+    ) -> (bool, Proof) {
+        let (members, mut all) = work.to_watch(look.members);
+        for member in members {
+            let token = self.new_token(Watch::Member(owner));
+            match self.epoll.add(member.pidfd(), token, Interest::Read) {
+                Ok(()) => work.watched.push((token, member)),
+                Err(error) => {
+                    tracing::debug!(%error, "no room to watch a member");
+                    self.watches.remove(&token);
+                    all = false;
+                }
+            }
+        }
+        let nobody = work.watched.is_empty();
+        // Dead members that wait for the main thread are announced by it.
+        let told_by_events = all && (look.is_empty || !nobody);
+        match work.next_look(force, told_by_events) {
+            Some(pause) => self.timers.set(owner, Alarm::Look, self.now, pause),
+            None => self.timers.cancel(owner, Alarm::Look),
+        }
+        (look.is_empty, look.proof)
+    }
+
+    /// A watched member has died: when it was the last one that is watched, look again.
+    pub(super) fn member_died(&mut self, owner: Owner, token: u64) -> Result<(), Fault> {
+        let take = |work: &mut Work| {
+            let at = work
+                .watched
+                .iter()
+                .position(|(watched, _)| *watched == token)?;
+            Some((work.watched.swap_remove(at).1, work.watched.is_empty()))
+        };
+        let taken: Option<(Process, bool)> = match owner {
+            Owner::Session(session) => self
+                .change(session, |record| record.body.work.as_mut().and_then(take))
+                .flatten(),
+            Owner::Sweep => self.sweep_mut().and_then(take),
+            Owner::Socket => None,
+        };
+        let Some((process, was_last)) = taken else {
+            self.watches.remove(&token);
+            return Ok(());
+        };
+        self.forget(process.pidfd(), token);
+        match owner {
+            Owner::Session(session) if was_last => self.look(session),
+            Owner::Sweep if was_last => self.look_at_unclaimed(),
+            Owner::Session(_) | Owner::Sweep | Owner::Socket => Ok(()),
+        }
+    }
+
+    pub(super) fn unwatch(&mut self, work: &mut Work) {
+        for (token, process) in std::mem::take(&mut work.watched) {
+            self.forget(process.pidfd(), token);
+        }
+    }
+
+    /// The hard limit: who is left is named, and watched no longer.
+    pub(super) fn give_up(&mut self, session: SessionId) -> Result<(), Fault> {
+        let now = self.now;
+        let taken = self.change(session, |record| {
+            let leader = record.body.leader.take()?;
+            let work = record.body.work.take().unwrap_or_else(|| Work::new(now));
+            Some((work, leader, record.body.exited, record.ending_cause()))
+        });
+        let Some(Some((mut work, leader, exited, cause))) = taken else {
+            return Ok(());
+        };
+        self.unwatch(&mut work);
+        let found = self.count(leader.pid(), !exited)?;
+        let mut survivors: Vec<Survivor> = work.explain(&found.members);
+        survivors.extend(found.unpinned.iter().map(explain_unpinned));
+        if !exited {
+            survivors.push(explain_leader(&leader));
+        }
+        let loose = self.with_ground(unattributed)?;
+        let ending = work.incomplete(cause, survivors, Instant::now(), loose);
+        self.change(session, |record| {
+            record.body.leader = Some(leader);
+            record.ending = Some(ending);
+        });
+        self.apply(session, Event::HardLimit)
+    }
+
+    /// Looks who is there, and does nothing to anyone.
+    fn count(&mut self, leader: Pid, leader_lives: bool) -> io::Result<Census> {
+        let scope = Scope::Session {
+            leader,
+            leader_lives,
+        };
+        self.reserve.lift();
+        let found = self.with_ground(|ground| census(scope, ground, &mut |_| {}));
+        self.reserve.restore();
+        found
+    }
+
+    // -- letting go ----------------------------------------------------------------------
+
+    /// Lets go what is left: from here on nothing signals it, a hangup included.
+    fn let_go(&mut self, session: SessionId) -> Result<(), Fault> {
+        let work = self
+            .change(session, |record| record.body.work.take())
+            .flatten();
+        if let Some(mut work) = work {
+            self.unwatch(&mut work);
+        }
+        let Ok(record) = self.table.get(session) else {
+            return Ok(());
+        };
+        let (Some(pid), exited) = (record.pid, record.body.exited) else {
+            return Ok(());
+        };
+        let found = self.count(pid, !exited)?;
+        let members = found.members.len() + found.unpinned.len() + usize::from(!exited);
+        self.leaders.remove(&pid.0);
+        if members > 0 || !found.orphan_free {
+            self.released.push(pid.0);
+        }
+        let still_running = u32::try_from(members).unwrap_or(u32::MAX);
+        self.change(session, |record| record.released = Some(still_running));
+        self.answer(session)
+    }
+
+    /// Collects the leader's status. Its number is free after this, so nothing of its session
+    /// may be signalled through it any more: the type is gone.
+    fn reap(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some(leader) = self
+            .change(session, |record| record.body.leader.take())
+            .flatten()
+        else {
+            return Ok(());
+        };
+        let pid = leader.pid();
+        match leader.reap() {
+            Ok(()) => {
+                self.leaders.remove(&pid.0);
+                Ok(())
+            }
+            Err((leader, error)) => {
+                self.change(session, |record| record.body.leader = Some(leader));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// An alarm of a session.
+    pub(super) fn ring_session(&mut self, session: SessionId, alarm: Alarm) -> Result<(), Fault> {
+        match alarm {
+            Alarm::Deadline => self.end_by_spec(session, Cause::Deadline),
+            Alarm::Linger => {
+                let Ok(record) = self.table.get(session) else {
+                    return Ok(());
+                };
+                let orders = record.body.orders_at_exit(Cause::Linger);
+                self.end(session, orders)
+            }
+            Alarm::Grace => self.apply(session, Event::GraceOver),
+            Alarm::Hard => self.give_up(session),
+            Alarm::Look => self.look(session),
+            Alarm::Poll => self.poll_session(session),
+        }
+    }
+
+    /// The main thread has reaped orphans, or without pidfds, somebody has died.
+    pub(super) fn orphans_changed(&mut self) -> Result<(), Fault> {
+        if !self.context.features.pidfd {
+            for session in self.table.ids() {
+                self.leader_is_ready(session)?;
+            }
+        }
+        // Whoever watches members is told by them.
+        let waiting: Vec<SessionId> = self
+            .working
+            .iter()
+            .copied()
+            .filter(|session| {
+                self.table.get(*session).is_ok_and(|record| {
+                    record
+                        .body
+                        .work
+                        .as_ref()
+                        .is_some_and(|work| work.watched.is_empty())
+                })
+            })
+            .collect();
+        for session in waiting {
+            self.look(session)?;
+        }
+        if !self.released.is_empty()
+            && let Some(adopted) = &self.adopted
+            && adopted.list()?.is_empty()
+        {
+            // No orphan is left, so no released session with a dead leader has a member.
+            let running: HashSet<i32> = self.released_leaders();
+            self.released.retain(|sid| running.contains(sid));
+        }
+        self.sweep_after_reaping()
+    }
+
+    /// The leaders of released sessions that still run.
+    fn released_leaders(&self) -> HashSet<i32> {
+        self.table
+            .iter()
+            .filter(|(_, record)| record.state == State::Released)
+            .filter_map(|(_, record)| record.body.leader.as_ref())
+            .map(|leader| leader.pid().0)
+            .collect()
+    }
+}

@@ -1,0 +1,329 @@
+//! From a spawn request to a running program, and to the leader's exit.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use foster_protocol::{
+    Cause, Containment, Exit, Frame, Level, LevelChoice, Micros, Missing, OnExit, Reject, Reply,
+    RequestId, SessionId, Spec, Step,
+};
+
+use super::{Body, Fault, Server, Watch};
+use crate::dispatch::check_spec;
+use crate::session::{AfterExit, Event, State};
+use crate::sys::epoll::Interest;
+use crate::sys::spawn::{Born, Plan, Progress, Reading, read_progress, spawn};
+use crate::table::Record;
+use crate::timers::{Alarm, Owner};
+
+/// How often a session is looked at that cannot be watched.
+const POLL: Duration = Duration::from_millis(10);
+
+impl Server {
+    /// Starts a session. The answer is sent when the child has reached exec, the gate, or its
+    /// end.
+    pub(super) fn start(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        mut spec: Spec,
+        frame: Frame,
+    ) -> Result<(), Fault> {
+        if let Err(reason) = self.admit(session, &spec, &frame) {
+            return self.reject(id, reason);
+        }
+        if self.seal.as_ref().is_some_and(|seal| seal.no_new_privs) {
+            spec.no_new_privs = true;
+        }
+        let born = Plan::new(&spec, frame.descriptors, &self.context)
+            .and_then(|plan| spawn(plan, &self.context));
+        self.forks += 1;
+        match born {
+            Ok(born) => self.adopt(id, session, spec, born),
+            Err((step, errno)) => self.note_stillborn(id, session, step, errno),
+        }
+    }
+
+    fn admit(&mut self, session: SessionId, spec: &Spec, frame: &Frame) -> Result<(), Reject> {
+        if self.closing.is_some() {
+            return Err(Reject::ShuttingDown);
+        }
+        if frame.descriptors_lost {
+            return Err(Reject::DescriptorsLost);
+        }
+        check_spec(spec, frame.descriptors.len(), self.seal.as_ref(), self.own)?;
+        self.table.admit(session)
+    }
+
+    /// Nothing was forked: the record only says so until it is closed.
+    fn note_stillborn(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        step: Step,
+        errno: i32,
+    ) -> Result<(), Fault> {
+        let mut record = Record::new(id, self.new_body(&Spec::default()));
+        record.body.failure = Some((step, errno));
+        self.table.insert(session, record);
+        self.apply(session, Event::NeverRan)
+    }
+
+    fn adopt(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        spec: Spec,
+        born: Born,
+    ) -> Result<(), Fault> {
+        let pid = born.leader.pid();
+        let leader_token = self.new_token(Watch::Leader(session));
+        let status_token = self.new_token(Watch::Status(session));
+        let mut watched = self
+            .epoll
+            .add(born.status.as_fd(), status_token, Interest::Read);
+        if let Some(pidfd) = born.leader.pidfd() {
+            watched = watched.and(self.epoll.add(pidfd, leader_token, Interest::Read));
+        }
+        if let Err(error) = watched {
+            // The program may run by now, so this is no failure: it is looked at instead.
+            tracing::warn!(%session, %error, "no room to watch a session");
+            self.timers
+                .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+        }
+        let mut record = Record::new(id, self.new_body(&spec));
+        record.after_exit = match spec.on_exit {
+            OnExit::Hold => AfterExit::Hold,
+            OnExit::End { .. } => AfterExit::End,
+            OnExit::Linger { .. } => AfterExit::Linger,
+            OnExit::Leave => AfterExit::Leave,
+        };
+        record.detachable = spec.detachable;
+        record.pid = Some(pid);
+        record.body.leader = Some(born.leader);
+        record.body.leader_token = Some(leader_token);
+        record.body.status = Some((born.status, status_token));
+        record.body.gate = born.gate;
+        record.containment = containment(&spec);
+        record.label = spec.label;
+        self.leaders.insert(pid.0);
+        // A released session that had this number is over, or the number would not be free.
+        self.released.retain(|sid| *sid != pid.0);
+        self.table.insert(session, record);
+        if let Some(deadline) = spec.deadline {
+            let after = Duration::from(deadline);
+            self.timers
+                .set(Owner::Session(session), Alarm::Deadline, self.now, after);
+        }
+        tracing::debug!(%session, %pid, "forked");
+        Ok(())
+    }
+
+    fn new_body(&self, spec: &Spec) -> Body {
+        Body {
+            leader: None,
+            leader_token: None,
+            status: None,
+            gate: None,
+            executing: false,
+            failure: None,
+            born: Instant::now(),
+            on_exit: spec.on_exit,
+            grace: spec.grace,
+            first_signal: spec.first_signal.unwrap_or(libc::SIGTERM),
+            orders: None,
+            work: None,
+            exited: false,
+        }
+    }
+
+    /// Reads what a child reports on its way to exec.
+    pub(super) fn read_status(&mut self, session: SessionId) -> Result<(), Fault> {
+        loop {
+            let Ok(record) = self.table.get(session) else {
+                return Ok(());
+            };
+            let Some((status, _)) = &record.body.status else {
+                return Ok(());
+            };
+            match read_progress(status.as_fd())? {
+                Reading::Nothing => return Ok(()),
+                Reading::Closed => {
+                    let ran = record.body.executing;
+                    self.drop_status(session);
+                    let event = if ran {
+                        Event::Executed
+                    } else {
+                        Event::NeverRan
+                    };
+                    return self.apply(session, event);
+                }
+                // "Isolated" changes nothing here: a child is signalled alone until its
+                // program runs, whether it leads a session yet or not.
+                Reading::Record(Progress::Isolated) => {}
+                Reading::Record(Progress::Waiting) => self.child_waits(session)?,
+                Reading::Record(Progress::Executing) => {
+                    self.change(session, |record| record.body.executing = true);
+                }
+                Reading::Record(Progress::Failed { step, errno }) => {
+                    self.change(session, |record| record.body.failure = Some((step, errno)));
+                    self.drop_status(session);
+                    return self.apply(session, Event::NeverRan);
+                }
+            }
+        }
+    }
+
+    /// A child that is being ended already is not announced.
+    fn child_waits(&mut self, session: SessionId) -> Result<(), Fault> {
+        match self.state(session) {
+            Some(State::Starting) => self.apply(session, Event::Waiting),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn drop_status(&mut self, session: SessionId) {
+        if let Some(Some((status, token))) =
+            self.change(session, |record| record.body.status.take())
+        {
+            self.forget(status.as_fd(), token);
+        }
+    }
+
+    /// A session that cannot be watched is looked at every so often.
+    pub(super) fn poll_session(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.read_status(session)?;
+        self.leader_is_ready(session)?;
+        if self
+            .table
+            .get(session)
+            .is_ok_and(|record| !record.body.exited)
+        {
+            self.timers
+                .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+        }
+        Ok(())
+    }
+
+    /// The leader's pidfd is readable, or without one, something has been reaped or died.
+    pub(super) fn leader_is_ready(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Ok(record) = self.table.get(session) else {
+            return Ok(());
+        };
+        if record.body.exited {
+            return Ok(());
+        }
+        let Some(leader) = &record.body.leader else {
+            return Ok(());
+        };
+        let Some((status, usage)) = leader.peek()? else {
+            return Ok(());
+        };
+        let ended = record.body.orders.map(|orders| orders.cause);
+        let by_itself = if libc::WIFSIGNALED(status) {
+            Cause::Signal
+        } else {
+            Cause::Exit
+        };
+        let exit = Exit {
+            status,
+            usage,
+            wall: Micros::from(Instant::now().saturating_duration_since(record.body.born)),
+            cause: ended.unwrap_or(by_itself),
+        };
+        // What the child reported comes before its exit, in whatever order they were seen.
+        self.read_status(session)?;
+        self.drop_status(session);
+        self.change(session, |record| {
+            record.body.exited = true;
+            record.body.gate = None;
+            if has_run(record.state) && !record.never_ran {
+                record.exit = Some(exit);
+            }
+        });
+        self.stop_watching_leader(session);
+        self.apply(session, Event::LeaderExited)
+    }
+
+    fn stop_watching_leader(&mut self, session: SessionId) {
+        let token = self
+            .change(session, |record| record.body.leader_token.take())
+            .flatten();
+        let Ok(record) = self.table.get(session) else {
+            return;
+        };
+        if let (Some(token), Some(pidfd)) = (
+            token,
+            record
+                .body
+                .leader
+                .as_ref()
+                .and_then(|leader| leader.pidfd()),
+        ) {
+            if let Err(error) = self.epoll.remove(pidfd) {
+                tracing::debug!(%error, "a leader was not in the epoll set");
+            }
+            self.watches.remove(&token);
+        }
+    }
+
+    /// The answer to a spawn whose program runs or whose child waits, with the leader's pidfd.
+    pub(super) fn reply_started(
+        &mut self,
+        session: SessionId,
+        reply: impl FnOnce(foster_protocol::Pid, Containment) -> Reply,
+    ) -> Result<(), Fault> {
+        let Ok(record) = self.table.get(session) else {
+            return Ok(());
+        };
+        let (Some(pid), containment) = (record.pid, record.containment.clone()) else {
+            return Ok(());
+        };
+        // A helper without room for one more descriptor still answers: the pidfd is an extra.
+        let pidfd: Option<OwnedFd> = record
+            .body
+            .leader
+            .as_ref()
+            .and_then(|leader| leader.pidfd())
+            .and_then(|pidfd| pidfd.try_clone_to_owned().ok());
+        if let Some(id) = self
+            .change(session, |record| record.starter.take())
+            .flatten()
+        {
+            let descriptors = pidfd.into_iter().collect();
+            self.reply_with(id, reply(pid, containment), descriptors)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the program was seen to run.
+fn has_run(state: State) -> bool {
+    match state {
+        State::Running
+        | State::Exited
+        | State::Lingering
+        | State::Graceful
+        | State::Killing
+        | State::Ended
+        | State::Released => true,
+        State::Starting | State::Prepared | State::Aborting | State::Failed => false,
+    }
+}
+
+/// What contains a session here: this helper offers `group`.
+fn containment(spec: &Spec) -> Containment {
+    let missing = match spec.level {
+        LevelChoice::Auto | LevelChoice::Exactly(Level::Group) => Vec::new(),
+        LevelChoice::Exactly(level @ (Level::Tree | Level::Cgroup | Level::Namespace)) => {
+            vec![Missing {
+                level,
+                errno: libc::ENOSYS,
+            }]
+        }
+    };
+    Containment {
+        level: Level::Group,
+        missing,
+    }
+}

@@ -1,0 +1,4 @@
+mod descriptors;
+mod life;
+mod programs;
+mod settings;

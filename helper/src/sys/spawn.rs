@@ -1,0 +1,95 @@
+//! Forks a leader from a prepared plan.
+//!
+//! The fork is copy-on-write. It never shares memory (`CLONE_VM`) or waits for exec (vfork):
+//! an exec that hangs on a dead file system would hang the helper with it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use foster_protocol::Step;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+
+use super::child::{self, Surroundings};
+use super::kernel::Features;
+use super::leader::Leader;
+use super::proc::highest_open_descriptor;
+use super::raw::{self, Forked};
+
+pub(crate) use super::plan::Plan;
+pub(crate) use super::progress::{Progress, Reading, read_progress};
+
+/// What every spawn of this helper shares.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// What the kernel offers.
+    pub(crate) features: Features,
+    /// `/dev/null`, for reading and writing.
+    pub(crate) null: OwnedFd,
+    /// The soft and hard limit of descriptors that the helper was started with.
+    pub(crate) nofile: (u64, u64),
+    /// The helper's own number.
+    pub(crate) helper_pid: i32,
+}
+
+/// A child on its way to exec.
+#[derive(Debug)]
+pub(crate) struct Born {
+    /// The child.
+    pub(crate) leader: Leader,
+    /// What it says on its way; does not block. See [`read_progress`].
+    pub(crate) status: OwnedFd,
+    /// Where the spec is gated: one byte opens the gate, closing it cancels.
+    pub(crate) gate: Option<OwnedFd>,
+}
+
+/// Forks the child of a plan and closes what the plan held. Every signal is blocked in the
+/// calling thread, so that no handler runs in the child; the child belongs to that thread.
+///
+/// # Errors
+///
+/// `Prepare` or `Fork` with the error number. Nothing has been started then.
+pub(crate) fn spawn(mut plan: Plan, context: &Context) -> Result<Born, (Step, i32)> {
+    let prepare = |error: io::Error| (Step::Prepare, error.raw_os_error().unwrap_or(libc::EIO));
+    let (status, status_end) = pipe(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(prepare)?;
+    let (gate_end, gate) = if plan.orders.gated {
+        let (gate_end, gate) = pipe(OFlag::O_CLOEXEC).map_err(prepare)?;
+        (Some(gate_end), Some(gate))
+    } else {
+        (None, None)
+    };
+    let highest = if context.features.close_range {
+        0
+    } else {
+        highest_open_descriptor().map_err(prepare)?
+    };
+    let orders = &mut plan.orders;
+    let surroundings = Surroundings {
+        status: orders.add_place(status_end.as_raw_fd()),
+        gate: gate_end
+            .as_ref()
+            .map(|end| orders.add_place(end.as_raw_fd())),
+        features: context.features,
+        highest,
+        helper_pid: context.helper_pid,
+    };
+    // Nothing between here and `child::run` may allocate, lock or panic.
+    let forked = if context.features.clone3 {
+        raw::clone3()
+    } else {
+        raw::clone_plain(context.features.pidfd)
+    };
+    match forked {
+        Ok(Forked::Child) => child::run(orders, &surroundings),
+        Ok(Forked::Parent { pid, pidfd }) => Ok(Born {
+            leader: Leader::new(pid, pidfd),
+            status,
+            gate,
+        }),
+        Err(error) => Err((Step::Fork, error.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+fn pipe(flags: OFlag) -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe2(flags)?)
+}

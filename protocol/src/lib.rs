@@ -1,0 +1,40 @@
+//! The wire protocol between a host and its foster helper.
+//!
+//! Types, frames, the codec and descriptor passing; no policy and no event loop. The
+//! protocol's page, `docs/PROTOCOL.md`, is enough to write a peer without this crate.
+
+mod codec;
+mod ending;
+mod error;
+mod frame;
+mod message;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+#[path = "../tests/schema/mod.rs"]
+mod schema;
+#[cfg(target_os = "linux")]
+mod socket;
+mod spec;
+mod types;
+mod version;
+
+pub use codec::{decode_answer, decode_call, encode_answer, encode_call};
+pub use ending::{
+    Cause, Ended, Ending, Exit, Member, Orphan, Proof, Survivor, Usage, Verdict, Why,
+};
+pub use error::{DecodeError, EncodeError, FrameError};
+pub use frame::{Frame, Inbox, Outbox};
+pub use message::{
+    Answer, Call, Farewell, Feature, Field, How, Reject, Reply, Request, Sealed, Target, Until,
+};
+#[cfg(target_os = "linux")]
+pub use socket::{Received, receive, send};
+pub use spec::{Mapping, OnExit, ResourceLimit, Seal, Spec, Step, TreeLimits};
+pub use types::{
+    Availability, Bytes, Capabilities, Containment, Counters, Level, LevelChoice, Micros, Missing,
+    Pid, RequestId, SessionId, SessionInfo, StateName,
+};
+pub use version::{
+    BUILD, HELLO_TIMEOUT, MAX_BODY, MAX_DESCRIPTORS, MAX_SESSIONS, MAX_STRING, MAX_WAITING, VERSION,
+};

@@ -1,0 +1,50 @@
+//! The `foster` command: a host of this library with a command line.
+//!
+//! `docs/CLI.md` is its page. Standard output is the command's alone; only the help and the
+//! version go there. Nothing here signals by number, forks or waits on a pid.
+
+mod course;
+mod duration;
+mod follow;
+mod news;
+mod options;
+mod outcome;
+mod parent;
+mod plan;
+mod report;
+mod run;
+mod signals;
+mod watch;
+mod words;
+
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use options::{Detail, Request};
+use outcome::FAILED;
+use words::Voice;
+
+/// Runs the `foster` command with this process's arguments and returns its exit code.
+///
+/// The program's `main` calls [`init`](crate::init) first: the command re-executes its own file
+/// as the helper. It is to be the only call of the process, because it handles signals and
+/// gives up the standard streams.
+#[must_use]
+pub fn main() -> ExitCode {
+    match options::parse(env::args_os()) {
+        Ok(Request::Run(options)) => ExitCode::from(run::run(&options)),
+        #[cfg(feature = "embedded-helper")]
+        Ok(Request::Helper) => foster_helper::run(),
+        Ok(Request::Print(text)) => match io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("standard output cannot be written: {error}")),
+        },
+        Err(line) => fail(&line),
+    }
+}
+
+fn fail(text: &str) -> ExitCode {
+    Voice::new(Detail::Unusual).failure(text);
+    ExitCode::from(FAILED)
+}

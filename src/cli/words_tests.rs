@@ -1,0 +1,161 @@
+use std::ffi::OsString;
+
+use super::*;
+use crate::cli::options::{Request, parse};
+use crate::{Ended, Ending, Exit, Farewell, Member, Micros, Pid, Survivor, Usage};
+
+fn options(words: &[&str]) -> RunOptions {
+    let line = ["foster", "run"]
+        .iter()
+        .chain(words)
+        .chain(&["true"])
+        .map(OsString::from);
+    let Ok(Request::Run(options)) = parse(line) else {
+        panic!("{words:?} is read")
+    };
+    *options
+}
+
+fn member(pid: i32, name: &str, ended: MemberEnd) -> Member {
+    Member {
+        pid: Pid(pid),
+        name: Bytes::from(name),
+        ended,
+    }
+}
+
+fn ran(status: i32, cause: Cause, members: Vec<Member>) -> Outcome {
+    let ending = Ending {
+        cause,
+        verdict: Verdict::AllGone,
+        proof: Some(Proof::NoOrphans),
+        members,
+        survivors: Vec::new(),
+        unattributed: Vec::new(),
+        rounds: 2,
+        took: Micros(12_000),
+    };
+    Outcome {
+        pid: Some(42),
+        exit: Some(Exit {
+            status,
+            usage: Usage::default(),
+            wall: Micros(0),
+            cause,
+        }),
+        ended: Some(Ended::Ending(ending)),
+        ..Outcome::default()
+    }
+}
+
+#[test]
+fn an_ordinary_run_is_silent() {
+    let outcome = ran(
+        0,
+        Cause::Exit,
+        vec![member(7, "sleep", MemberEnd::ByItself)],
+    );
+    assert_eq!(unusual(&outcome, &options(&[])), None);
+    let cancelled = ran(
+        2,
+        Cause::Kill,
+        vec![member(7, "sleep", MemberEnd::ByFirstSignal)],
+    );
+    assert_eq!(unusual(&cancelled, &options(&[])), None);
+}
+
+#[test]
+fn a_timeout_names_its_time() {
+    let outcome = ran(15, Cause::Deadline, Vec::new());
+    let line = unusual(&outcome, &options(&["-t", "1.5s"]));
+    assert_eq!(line.as_deref(), Some("timed out after 1.5s"));
+}
+
+#[test]
+fn who_was_killed_is_named_the_command_included() {
+    let members = vec![
+        member(7, "deaf", MemberEnd::ByKill),
+        member(8, "polite", MemberEnd::ByFirstSignal),
+    ];
+    let outcome = ran(9, Cause::Kill, members);
+    assert_eq!(
+        unusual(&outcome, &options(&[])).as_deref(),
+        Some("killed 2 processes that had not ended by then: the command (42), deaf (7)")
+    );
+    let own_kill = ran(9, Cause::Signal, Vec::new());
+    assert_eq!(unusual(&own_kill, &options(&[])), None);
+}
+
+#[test]
+fn who_was_left_behind_is_named() {
+    let outcome = ran(
+        0,
+        Cause::Exit,
+        vec![member(7, "sleep", MemberEnd::ByFirstSignal)],
+    );
+    assert_eq!(
+        unusual(&outcome, &options(&[])).as_deref(),
+        Some("ended 1 process that the command left behind: sleep (7)")
+    );
+}
+
+#[test]
+fn escapees_and_survivors_are_named_with_their_reason() {
+    let mut outcome = ran(0, Cause::Exit, Vec::new());
+    outcome.farewell = Some(Farewell {
+        sessions: 0,
+        orphans: vec![
+            member(9, "daemon", MemberEnd::ByKill),
+            member(10, "quick", MemberEnd::ByItself),
+        ],
+        survivors: vec![Survivor {
+            pid: Pid(8),
+            name: Bytes::from("stuck"),
+            uid: 5,
+            why: Why::Uninterruptible,
+        }],
+    });
+    let line = unusual(&outcome, &options(&[])).expect("that is unusual");
+    assert!(line.contains("ended 1 process that had left the command's session: daemon (9)"));
+    assert!(
+        line.contains("stuck (8) of user 5: in uninterruptible sleep"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_long_list_is_cut_and_counted() {
+    let members = (100..120)
+        .map(|pid| member(pid, "x", MemberEnd::ByKill))
+        .collect();
+    let line = unusual(&ran(0, Cause::Exit, members), &options(&[])).expect("unusual");
+    assert!(line.starts_with("killed 20 processes"), "{line}");
+    assert!(line.ends_with("x (107) and 12 more"), "{line}");
+}
+
+#[test]
+fn quiet_is_below_unusual_and_that_below_everything() {
+    assert!(Detail::Quiet < Detail::Unusual && Detail::Unusual < Detail::Everything);
+}
+
+#[test]
+fn a_missing_level_says_why() {
+    let containment = Containment {
+        level: Level::Group,
+        missing: vec![
+            Missing {
+                level: Level::Tree,
+                errno: ENOSYS,
+            },
+            Missing {
+                level: Level::Cgroup,
+                errno: 30,
+            },
+        ],
+    };
+    assert_eq!(
+        contained(&containment),
+        "level group, without tree: the helper does not offer it, without cgroup: Read-only file \
+         system"
+    );
+}

@@ -1,0 +1,8 @@
+//! The `foster` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    foster::init();
+    foster::cli::main()
+}

@@ -1,0 +1,238 @@
+//! A shareable handle on one session.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foster_protocol::{
+    Containment, Ending, Exit, How, Micros, Pid, Reply, Request, SessionId, Target,
+};
+
+use crate::connection::{Connection, Ended, Key, Record, Refusal, Standing};
+use crate::error::{During, Error, Loss, Result};
+use crate::helper::Helper;
+
+/// A handle on a session that can be cloned and shared between threads.
+///
+/// Every method takes `&self` and works while other threads wait. The session is closed when
+/// its [`Child`](crate::Child) is dropped: what was waited for by then still comes, and
+/// anything else is rejected.
+#[derive(Clone, Debug)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    helper: Helper,
+    id: SessionId,
+    pid: Pid,
+    containment: Containment,
+    pidfd: Option<Arc<OwnedFd>>,
+}
+
+impl Session {
+    pub(crate) fn new(helper: Helper, id: SessionId, pid: Pid, containment: Containment) -> Self {
+        let pidfd = helper
+            .connection()
+            .lock()
+            .record(id)
+            .and_then(|record| record.pidfd.clone());
+        Self {
+            inner: Arc::new(Inner {
+                helper,
+                id,
+                pid,
+                containment,
+                pidfd,
+            }),
+        }
+    }
+
+    /// Returns the session's id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.inner.id
+    }
+
+    /// Returns the leader's process id. It says who was meant; it is never a licence to
+    /// signal.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.inner.pid
+    }
+
+    /// Returns what contains the session.
+    #[must_use]
+    pub fn containment(&self) -> &Containment {
+        &self.inner.containment
+    }
+
+    /// Returns a pidfd of the leader (`pidfd_open(2)`), where the kernel has pidfds and this
+    /// process had room for it.
+    #[must_use]
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pidfd.as_ref().map(|pidfd| pidfd.as_fd())
+    }
+
+    /// Sends one signal and returns how many processes it was sent to.
+    ///
+    /// # Errors
+    ///
+    /// Rejected where the number is no signal or the session is past its end.
+    pub fn signal(&self, number: i32, to: Target) -> Result<u32> {
+        let reply = self.ask_kill(How::Signal { number, to }, During::Request)?;
+        let Reply::Signalled { reached } = reply else {
+            return Err(self.breach(During::Request));
+        };
+        Ok(reached)
+    }
+
+    /// Ends the tree: the first signal to every member, KILL after the grace to those who are
+    /// left. Returns when the tree has ended, or with the survivors named.
+    ///
+    /// A second call joins the first and can only shorten its grace. Where the session has
+    /// ended already, its ending is returned.
+    ///
+    /// # Errors
+    ///
+    /// Rejected where the session was released.
+    pub fn end(&self, first: i32, grace: Duration) -> Result<Ending> {
+        if let Some(Ok(Ended::Ending(ending))) = self.known(|record| record.end.clone()) {
+            return Ok(ending);
+        }
+        let how = How::End {
+            first,
+            grace: Micros::from(grace),
+        };
+        let Reply::Ended { ending } = self.ask_kill(how, During::End)? else {
+            return Err(self.breach(During::End));
+        };
+        self.connection()
+            .lock()
+            .settle(self.id(), Ended::Ending(ending.clone()));
+        Ok(ending)
+    }
+
+    /// Waits for the leader's exit; none where the time was up first.
+    ///
+    /// # Errors
+    ///
+    /// [`ExitUnknown`](crate::ErrorKind::ExitUnknown) where the helper is lost before.
+    pub fn wait_exit(&self, timeout: Option<Duration>) -> Result<Option<Exit>> {
+        let id = self.id();
+        self.connection()
+            .wait(Key::Session(id), deadline(timeout), |state| {
+                state.record(id)?.exit.clone()
+            })
+            .map_err(|loss| Error::lost(During::Exit, loss))?
+            .transpose()
+            .map_err(Error::rejected)
+    }
+
+    /// Waits for the session's end; none where the time was up first.
+    ///
+    /// # Errors
+    ///
+    /// [`EndUnknown`](crate::ErrorKind::EndUnknown) where the helper is lost before.
+    pub fn wait_end(&self, timeout: Option<Duration>) -> Result<Option<Ended>> {
+        let id = self.id();
+        // After a loss the wait below gives out what came before it, or tells of it.
+        if let Err(Refusal::Encode(_)) = self.connection().ask_end(id) {
+            return Err(self.breach(During::End));
+        }
+        self.connection()
+            .wait(Key::Session(id), deadline(timeout), |state| {
+                state.record(id)?.end.clone()
+            })
+            .map_err(|loss| Error::lost(During::End, loss))?
+            .transpose()
+            .map_err(Error::rejected)
+    }
+
+    /// Lets the rest of the session go, and returns how many members still run, the leader
+    /// included.
+    ///
+    /// # Errors
+    ///
+    /// Rejected where the leader runs and the command was not spawned
+    /// [`detachable`](crate::Command::detachable), or where the session is being ended.
+    pub fn release(&self) -> Result<u32> {
+        let id = self.id();
+        let before = self.stand(Standing::Released);
+        let request = Request::Release { session: id };
+        let reply = self.ask(request, During::Release).inspect_err(|error| {
+            if error.is_rejected() {
+                self.stand(before);
+            }
+        })?;
+        let Reply::Released { still_running } = reply else {
+            return Err(self.breach(During::Release));
+        };
+        self.connection()
+            .lock()
+            .settle(id, Ended::Released { still_running });
+        Ok(still_running)
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        self.inner.helper.connection()
+    }
+
+    /// Closes the session without waiting. Handles that are still held learn of its end.
+    pub(crate) fn close(&self) {
+        let watched = Arc::strong_count(&self.inner) > 1;
+        self.connection().close(self.inner.id, watched);
+    }
+
+    /// The exit, if it has come.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.known(|record| record.exit.clone())?.ok()
+    }
+
+    fn known<T>(&self, read: impl FnOnce(&mut Record) -> Option<T>) -> Option<T> {
+        if !self.connection().is_ours() {
+            return None;
+        }
+        self.connection().lock().record(self.id()).and_then(read)
+    }
+
+    /// Notes where the session stands, and returns where it stood.
+    fn stand(&self, standing: Standing) -> Standing {
+        self.known(|record| Some(std::mem::replace(&mut record.standing, standing)))
+            .unwrap_or(Standing::Over)
+    }
+
+    fn ask_kill(&self, how: How, during: During) -> Result<Reply> {
+        self.ask(
+            Request::Kill {
+                session: self.id(),
+                how,
+            },
+            during,
+        )
+    }
+
+    fn ask(&self, request: Request, during: During) -> Result<Reply> {
+        self.inner.helper.ask(request, during)
+    }
+
+    fn breach(&self, during: During) -> Error {
+        let loss: Loss = self.connection().breach();
+        Error::lost(during, loss)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let connection = self.helper.connection();
+        if connection.is_ours() {
+            connection.lock().forget(self.id);
+        }
+    }
+}
+
+/// The moment at which a wait is over. A time that is out of range is no limit.
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
+}

@@ -1,0 +1,125 @@
+//! What a command's standard streams are connected to.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+
+/// What a standard stream of a command is connected to, as [`std::process::Stdio`].
+///
+/// A command that is spawned several times gets a duplicate of a descriptor each time.
+#[derive(Debug)]
+pub struct Stdio(pub(crate) Source);
+
+/// Where a stream comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The stream of the same number of this process; null where that is closed.
+    Inherit,
+    /// A given stream of this process.
+    Own(Own),
+    /// `/dev/null`.
+    Null,
+    /// A new pipe.
+    Piped,
+    /// A descriptor.
+    Descriptor(OwnedFd),
+}
+
+/// A standard stream of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Stdin,
+    Stdout,
+    Stderr,
+}
+
+impl Stdio {
+    /// Connects to the stream of the same number of this process.
+    ///
+    /// Where that stream is closed, the command gets `/dev/null`.
+    #[must_use]
+    pub fn inherit() -> Self {
+        Self(Source::Inherit)
+    }
+
+    /// Connects to `/dev/null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self(Source::Null)
+    }
+
+    /// Connects to a new pipe, whose other end is in the [`Child`](crate::Child).
+    #[must_use]
+    pub fn piped() -> Self {
+        Self(Source::Piped)
+    }
+
+    /// Whether a pipe will be made.
+    #[must_use]
+    pub fn makes_pipe(&self) -> bool {
+        matches!(self.0, Source::Piped)
+    }
+}
+
+impl Own {
+    /// A duplicate of the stream; none where it is closed.
+    pub(crate) fn duplicate(self) -> io::Result<Option<OwnedFd>> {
+        let copy = match self {
+            Own::Stdin => io::stdin().as_fd().try_clone_to_owned(),
+            Own::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            Own::Stderr => io::stderr().as_fd().try_clone_to_owned(),
+        };
+        match copy {
+            Ok(copy) => Ok(Some(copy)),
+            Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl From<OwnedFd> for Stdio {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(Source::Descriptor(descriptor))
+    }
+}
+
+/// Conversions from everything in std that owns a descriptor.
+macro_rules! from_owner {
+    ($($owner:ty),+ $(,)?) => {
+        $(
+            impl From<$owner> for Stdio {
+                fn from(owner: $owner) -> Self {
+                    Self::from(OwnedFd::from(owner))
+                }
+            }
+        )+
+    };
+}
+
+from_owner!(
+    File,
+    PipeReader,
+    PipeWriter,
+    ChildStdin,
+    ChildStdout,
+    ChildStderr,
+    UnixStream,
+    TcpStream,
+);
+
+impl From<io::Stdout> for Stdio {
+    /// Connects to this process's standard output.
+    fn from(_: io::Stdout) -> Self {
+        Self(Source::Own(Own::Stdout))
+    }
+}
+
+impl From<io::Stderr> for Stdio {
+    /// Connects to this process's standard error.
+    fn from(_: io::Stderr) -> Self {
+        Self(Source::Own(Own::Stderr))
+    }
+}

@@ -1,0 +1,141 @@
+#![expect(unsafe_code, reason = "system calls that neither std nor nix offers")]
+//! System calls that neither std nor nix offers.
+//!
+//! Each wrapper is one call and names it. Nothing here decides, waits, keeps a number or
+//! signals by number.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// The flag that sends to the whole process group of the pidfd's process (Linux 6.9).
+const PROCESS_GROUP: libc::c_uint = 1 << 2;
+
+/// Signals the process group that a pidfd's process leads; the process alone where the kernel
+/// does not know the flag (`pidfd_send_signal(2)`).
+///
+/// # Errors
+///
+/// `ESRCH` where nobody is left; otherwise what the kernel says.
+pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    match signal_pidfd(pidfd, signal, PROCESS_GROUP) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => signal_pidfd(pidfd, signal, 0),
+        outcome => outcome,
+    }
+}
+
+fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: i32, flags: libc::c_uint) -> io::Result<()> {
+    let info = std::ptr::null::<libc::siginfo_t>();
+    let number = pidfd.as_raw_fd();
+    // SAFETY: the descriptor is borrowed and so open; a null siginfo is allowed.
+    let code = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, number, signal, info, flags) };
+    if code < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Opens a pidfd (`pidfd_open(2)`). The caller sees to it that the number is whose it thinks:
+/// a child that nobody has reaped, or a parent that is still the parent afterwards.
+///
+/// # Errors
+///
+/// `ENOSYS` where the kernel has no pidfds; otherwise what the kernel says.
+pub(crate) fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers.
+    let number = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let number = RawFd::try_from(number).map_err(io::Error::other)?;
+    own(number)
+}
+
+/// Creates a counter that wakes a poll (`eventfd(2)`), non-blocking and close-on-exec.
+///
+/// # Errors
+///
+/// `EMFILE` and `ENFILE` where no descriptor is free; otherwise what the kernel says.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers.
+    let number = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    own(number)
+}
+
+/// Duplicates a descriptor that the program was started with, close-on-exec and above the
+/// standard three (`fcntl(2)`, `F_DUPFD_CLOEXEC`).
+///
+/// # Errors
+///
+/// `EBADF` where no descriptor has the number; otherwise what the kernel says.
+#[cfg(feature = "cli")]
+pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes integers and checks the number itself.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    own(copy)
+}
+
+fn own(number: RawFd) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Whether the program runs with more rights than who started it (`AT_SECURE`, `getauxval(3)`).
+pub(crate) fn is_secure() -> bool {
+    // SAFETY: the call takes an integer and reads the process's own vector.
+    let value = unsafe { libc::getauxval(libc::AT_SECURE) };
+    value != 0
+}
+
+/// The calling thread's blocked signals, bit `n - 1` for signal `n` (`pthread_sigmask(3)`).
+///
+/// # Errors
+///
+/// What the call says; none is documented for reading.
+pub(crate) fn blocked_signals() -> io::Result<u64> {
+    // SAFETY: sigset_t is a plain C struct for which all-zero bytes are a valid value.
+    let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: with a null new set the call only writes the old one, which lives here.
+    let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut set) };
+    if code != 0 {
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    let mut mask = 0_u64;
+    for signal in 1..=64 {
+        // SAFETY: the set was filled above; a number that is no signal gives -1.
+        let member = unsafe { libc::sigismember(&raw const set, signal) };
+        if member == 1 {
+            mask |= 1 << (signal - 1);
+        }
+    }
+    Ok(mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_is_signalled_by_its_pidfd() {
+        let mut child = Command::new("sleep")
+            .arg("61.7")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("sleep starts");
+        let pidfd = open_pidfd(child.id()).expect("pidfds are there");
+        // The child leads no group, so the group form reaches nobody; the plain form does.
+        signal_pidfd(pidfd.as_fd(), libc::SIGKILL, 0).expect("the child is alive");
+        let status = child.wait().expect("the child is ours");
+        assert!(!status.success());
+        let error = signal_group(pidfd.as_fd(), libc::SIGKILL).expect_err("nobody is left");
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn an_empty_mask_reads_as_zero() {
+        assert_eq!(blocked_signals().expect("the mask can be read") & 1, 0);
+    }
+}

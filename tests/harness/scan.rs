@@ -1,0 +1,74 @@
+//! The look at the end of a test: whether anything that carries its tag is left.
+
+use crate::deadline::{SETTLE, eventually};
+use crate::proc;
+use crate::sys;
+use crate::tracer::Witness;
+
+/// The variable that carries a test's tag in the environment of everything that it starts.
+pub const TAG: &str = "FOSTER_TRACER";
+
+/// Every process but this one that carries the tag in its environment or its arguments, as
+/// `pid state name` lines. It only looks.
+#[must_use]
+pub fn find_tagged(tag: &str) -> Vec<String> {
+    let own = i32::try_from(std::process::id()).expect("a pid fits");
+    let tagged = proc::pids()
+        .into_iter()
+        .filter(|pid| *pid != own)
+        .filter(|pid| {
+            proc::holds(*pid, "environ", tag.as_bytes())
+                || proc::holds(*pid, "cmdline", tag.as_bytes())
+        });
+    let lines = tagged.filter_map(proc::stat).map(|stat| {
+        format!(
+            "{} {} {}",
+            stat.pid,
+            stat.state,
+            String::from_utf8_lossy(&stat.name)
+        )
+    });
+    lines.collect()
+}
+
+/// Asserts that nothing that carries the tag is left, or is gone in a moment.
+///
+/// # Panics
+///
+/// Where something is left; the message names it.
+pub fn assert_nothing_left(tag: &str) {
+    let mut left = find_tagged(tag);
+    if left.is_empty() {
+        return;
+    }
+    let what = format!("nothing of {tag} is left; at first: {left:?}");
+    eventually(&what, SETTLE, || {
+        left = find_tagged(tag);
+        left.is_empty()
+    });
+}
+
+/// Ends what a test has released and what nobody else ends any more: what carries its tag and
+/// is a `sleep`. Each is pinned by a pidfd before it is looked at, and signalled
+/// through it.
+///
+/// # Panics
+///
+/// Where the kernel refuses a signal to something of this test's.
+pub fn end_released(tag: &str) {
+    let own = i32::try_from(std::process::id()).expect("a pid fits");
+    for pid in proc::pids()
+        .into_iter()
+        .filter(|pid| *pid != own && *pid > 1)
+    {
+        let Ok(pidfd) = sys::pidfd_open(pid) else {
+            continue;
+        };
+        let witness = Witness::new(pid, pidfd);
+        let is_ours = proc::holds(pid, "environ", tag.as_bytes());
+        let is_command = proc::stat(pid).is_some_and(|stat| stat.name == b"sleep");
+        if is_ours && is_command && witness.is_alive() {
+            witness.signal(libc::SIGKILL);
+        }
+    }
+}
