@@ -108,7 +108,8 @@ pub(crate) fn check_spec(
         check_string(directory, Field::Directory)?;
     }
     check_string(&spec.label, Field::Label)?;
-    if let Some(number) = spec.death_signal.filter(|number| *number != 0) {
+    let death_signal = spec.death_signal.filter(|number| *number != 0);
+    for number in death_signal.into_iter().chain(spec.first_signal) {
         check_signal(number)?;
     }
     if spec.limits != TreeLimits::default() {

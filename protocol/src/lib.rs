@@ -2,6 +2,27 @@
 //!
 //! Types, frames, the codec and descriptor passing; no policy and no event loop. The
 //! protocol's page, `docs/PROTOCOL.md`, is enough to write a peer without this crate.
+//!
+//! # Examples
+//!
+//! ```
+//! use foster_protocol::{Call, Inbox, Outbox, Request, RequestId, decode_call, encode_call};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let call = Call { id: RequestId(1), request: Request::Ping };
+//! let mut outbox = Outbox::new();
+//! outbox.push(&encode_call(&call)?, Vec::new())?;
+//!
+//! // A socket carries the bytes: see `send` and `receive`.
+//! let mut inbox = Inbox::new();
+//! if let Some((bytes, _descriptors)) = outbox.front() {
+//!     inbox.feed(bytes, Vec::new(), false);
+//! }
+//! let frame = inbox.next_frame()?.ok_or("the frame is whole")?;
+//! assert_eq!(decode_call(&frame.body)?, call);
+//! # Ok(())
+//! # }
+//! ```
 
 mod codec;
 mod ending;

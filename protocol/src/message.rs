@@ -52,7 +52,7 @@ pub enum Request {
     },
     /// Starts a command. Carries the descriptors that the spec refers to.
     Spawn {
-        /// A session id that was never used before.
+        /// A session id greater than every one that was used before.
         session: SessionId,
         /// The command.
         spec: Box<Spec>,
@@ -258,7 +258,7 @@ pub enum Reject {
     },
     /// No session has this id.
     UnknownSession,
-    /// A session with this id exists or has existed.
+    /// The session id is not greater than every one that was used before.
     DuplicateSession,
     /// The session is in a state in which this cannot be asked.
     IllegalState {
@@ -288,7 +288,8 @@ pub enum Reject {
     },
     /// Descriptors were lost on the way: the helper has no more room for them.
     DescriptorsLost,
-    /// A target is negative or above the helper's limit, or stands twice.
+    /// A target is negative, above the helper's limit or named twice, or a controlling
+    /// terminal is no target.
     BadTarget {
         /// The target.
         target: i32,

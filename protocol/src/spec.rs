@@ -128,7 +128,7 @@ pub struct Spec {
     pub label: Bytes,
 }
 
-/// A stage of a spawn, in the order in which the child passes them.
+/// A stage of a spawn. The first two are the helper's, the others the child's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
 pub enum Step {

@@ -234,8 +234,12 @@ impl Server {
         let mut events = Events::new();
         // Frames may have come together with the greeting.
         self.take_frames()?;
-        while !self.is_finished() {
+        loop {
             self.flush()?;
+            // After the flush: a farewell that has gone is the last thing.
+            if self.is_finished() {
+                break;
+            }
             self.watch_control()?;
             let timeout = self.timers.next(Instant::now());
             self.epoll.wait(&mut events, timeout)?;

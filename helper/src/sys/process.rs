@@ -83,8 +83,8 @@ impl Process {
     }
 }
 
-/// Whether `pidfd_open` says that no process has the number: `EINVAL` (`ENOENT` since Linux
-/// 6.15) is its answer when the number has become that of a thread.
+/// Whether `pidfd_open` says that no process has the number: `EINVAL`, or `ENOENT` on newer
+/// kernels (6.18 does), is its answer when the number has become that of a thread.
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
