@@ -1,4 +1,87 @@
 //! Spawns commands through a small helper process and leaves nothing of them behind.
+//!
+//! A command that a program runs starts others, and those start more. `foster` ends the whole
+//! tree: when the host says so, when a limit is reached, or when the host dies, in whatever
+//! way. What cannot be ended is named. No process is ever signalled that is not the command's
+//! own, and however large, threaded or busy the host is, spawning costs the same.
+//!
+//! # Quick start
+//!
+//! A host calls [`init`] first of all, so that its own program can play the helper, and then
+//! uses [`Command`] as it would use std's:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use foster::{Command, Helper};
+//!
+//! fn main() -> foster::Result<()> {
+//!     foster::init();
+//!     // Early, before there are threads: later commands need none of what the host becomes.
+//!     let helper = Helper::launch()?;
+//!
+//!     let output = Command::new("cargo").arg("--version").helper(&helper).output()?;
+//!     println!("{}", String::from_utf8_lossy(&output.stdout));
+//!
+//!     let mut server = Command::new("sh")
+//!         .args(["-c", "sleep 600 & sleep 600"])
+//!         .helper(&helper)
+//!         .spawn()?;
+//!     if server.wait_timeout(Duration::from_secs(2))?.is_none() {
+//!         let ending = server.end(Duration::from_secs(1))?;
+//!         println!("{:?}, {} others ended", ending.verdict, ending.members.len());
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Without [`Command::helper`], the process-wide helper of [`Helper::global`] is used, which
+//! is launched at its first use.
+//!
+//! # Concepts
+//!
+//! - The **helper** is a small process that is the parent of every command. It is this program
+//!   itself, re-executed, or an executable of its own; see [`HelperBuilder::launch`]. It holds
+//!   the host's end of life: when the host is gone, it ends what is left.
+//! - A **session** is one command, its *leader*, with everything that it starts. A [`Child`]
+//!   owns it: dropping the child ends the session. [`Session`] handles can be cloned and used
+//!   from any thread.
+//! - The leader's **exit** and the session's **end** are two events. The exit is reported at
+//!   once; the leader is kept unreaped until the session ends, so that its process id cannot
+//!   become somebody else's. [`OnExit`] says what happens to the rest in between.
+//! - An **ending** sends a signal to every member, waits for a grace, and sends KILL to those
+//!   who are left. Its [`Ending`] tells the verdict, the proof that it rests on, who was there
+//!   and who survived, and why.
+//! - **Containment** says how far members are held. [`Child::containment`] tells the level
+//!   that is in force, and which ones that were asked for are missing, with the reason.
+//!
+//! # What differs from std
+//!
+//! - A command is the leader of its own session. It has no controlling terminal, and a Ctrl-C
+//!   at the host's does not reach it: pass it on with [`Child::signal`].
+//! - It gets descriptors 0, 1 and 2, those of [`Command::fd`], and no other, whether or not
+//!   the host marked them close-on-exec. Signals are at their defaults and unblocked.
+//! - Its directory, environment and streams are the host's at the spawn. Its umask, resource
+//!   limits and priorities are those that the host had when it launched the helper.
+//! - [`Command::output`] returns at the leader's exit and a short drain, also where a
+//!   background process keeps the output open.
+//! - Dropping a [`Child`] ends its tree, also after [`Child::wait`]: a background process that
+//!   is to live on needs [`Child::release`] or [`OnExit::Leave`].
+//! - The host never forks, installs no signal handler, waits for no child but the helper, and
+//!   has no background thread: replies are read by whoever waits.
+//!
+//! # When the helper is lost
+//!
+//! Every pending call returns at once, with an error that tells what is not known:
+//! [`SpawnFateUnknown`](ErrorKind::SpawnFateUnknown) where a command may have run,
+//! [`ExitUnknown`](ErrorKind::ExitUnknown), [`EndUnknown`](ErrorKind::EndUnknown),
+//! [`ReleaseFateUnknown`](ErrorKind::ReleaseFateUnknown). The process group of each session is
+//! killed through its pidfd. With nobody waiting, that happens at the next call or drop.
+//! [`Helper::global`] launches a new helper at the next use; nothing is run twice.
+//!
+//! # Platform
+//!
+//! Linux.
 
 mod child;
 #[cfg(feature = "cli")]

@@ -129,6 +129,7 @@ impl Work {
         force: Force,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
+        self.start_round(force)?;
         // The group first: one call reaches all of it, whatever it forks meanwhile.
         match force {
             Force::None => {}
@@ -154,6 +155,7 @@ impl Work {
         force: Force,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
+        self.start_round(force)?;
         self.look(Scope::Unclaimed, None, force, ground)
     }
 
@@ -164,11 +166,6 @@ impl Work {
         force: Force,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
-        self.rounds = self.rounds.saturating_add(1);
-        self.newcomers = 0;
-        for noted in self.noted.values_mut() {
-            noted.present = false;
-        }
         let mut accept = |process: &Process| self.meet(process, group, force);
         let found = census(scope, ground, &mut accept)?;
         for stat in &found.unpinned {
@@ -184,6 +181,29 @@ impl Work {
             is_empty,
             proof,
         })
+    }
+
+    /// Starts a look. Whoever is alive when KILL goes out is ended by it, also where the group's
+    /// KILL has done so before the walk comes by.
+    fn start_round(&mut self, force: Force) -> io::Result<()> {
+        self.rounds = self.rounds.saturating_add(1);
+        self.newcomers = 0;
+        for (_, process) in std::mem::take(&mut self.watched) {
+            let alive = !process.is_dead()?;
+            if let Some(noted) = self.noted.get_mut(&process.pid().0) {
+                noted.present &= alive;
+            }
+        }
+        for noted in self.noted.values_mut() {
+            if force == Force::Kill && noted.present {
+                noted.signalled = true;
+                noted.killed = true;
+            } else if !noted.present {
+                noted.bury();
+            }
+            noted.present = false;
+        }
+        Ok(())
     }
 
     /// Notes a living member and signals it.
@@ -230,7 +250,23 @@ impl Work {
         });
         noted.present = true;
         noted.ended = Ended::Not;
+        // A name changes with exec.
+        noted.name.clear();
+        noted.name.extend_from_slice(name);
         noted
+    }
+
+    /// Takes a watched member that has died.
+    pub(crate) fn take_dead(&mut self, token: u64) -> Option<Process> {
+        let at = self
+            .watched
+            .iter()
+            .position(|(watched, _)| *watched == token)?;
+        let (_, process) = self.watched.swap_remove(at);
+        if let Some(noted) = self.noted.get_mut(&process.pid().0) {
+            noted.bury();
+        }
+        Some(process)
     }
 
     /// Takes the members that will be watched out of those that were found.

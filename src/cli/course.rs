@@ -65,8 +65,8 @@ pub(crate) struct Course {
     phase: Phase,
     stop: Option<Stop>,
     is_hurried: bool,
-    /// Signals to pass on that came before there was a tree, in their order.
-    held: Vec<i32>,
+    /// What came before there was a tree and is about the tree, in its order.
+    held: Vec<Action>,
 }
 
 impl Course {
@@ -91,10 +91,10 @@ impl Course {
         match number {
             SIGINT | SIGTERM if self.stop.is_some() => self.hurry(number),
             SIGINT | SIGTERM | SIGHUP | SIGQUIT => self.end(Stop::Signal(number)),
-            SIGUSR1 | SIGUSR2 => self.forward(number),
-            SIGTSTP => Action::Suspend,
-            SIGCONT if self.phase == Phase::Running => Action::Resume,
-            // CONT without a tree has nothing to resume, and nothing else is asked for.
+            SIGUSR1 | SIGUSR2 => self.pass_on(Action::Forward(number)),
+            SIGTSTP => self.suspend(),
+            SIGCONT => self.resume(),
+            // No other signal is handled.
             _ => Action::Nothing,
         }
     }
@@ -112,12 +112,11 @@ impl Course {
         } else {
             self.grace
         };
-        let forwards = self.held.drain(..).map(Action::Forward);
         let end = self.stop.map(|stop| Action::End {
             first: stop.first(),
             grace,
         });
-        forwards.chain(end).collect()
+        self.held.drain(..).chain(end).collect()
     }
 
     /// Takes the end of the tree.
@@ -155,13 +154,33 @@ impl Course {
         }
     }
 
-    fn forward(&mut self, number: i32) -> Action {
+    fn pass_on(&mut self, action: Action) -> Action {
         match self.phase {
             Phase::Starting => {
-                self.held.push(number);
+                self.held.push(action);
                 Action::Nothing
             }
-            Phase::Running => Action::Forward(number),
+            Phase::Running => action,
+            Phase::Ended => Action::Nothing,
+        }
+    }
+
+    /// A stop waits for the start: a tree that foster cannot reach yet would go on without it.
+    fn suspend(&mut self) -> Action {
+        match self.phase {
+            Phase::Starting | Phase::Running => self.pass_on(Action::Suspend),
+            Phase::Ended => Action::Suspend,
+        }
+    }
+
+    /// Going on before the start takes back a stop that has not happened.
+    fn resume(&mut self) -> Action {
+        match self.phase {
+            Phase::Starting => {
+                self.held.retain(|action| *action != Action::Suspend);
+                Action::Nothing
+            }
+            Phase::Running => Action::Resume,
             Phase::Ended => Action::Nothing,
         }
     }
@@ -279,8 +298,19 @@ mod tests {
         assert_eq!(course.on_signal(SIGTSTP), Action::Suspend);
         assert_eq!(course.on_signal(SIGCONT), Action::Resume);
         assert_eq!(course.stop(), None);
-        let mut course = Course::new(GRACE);
+        course.on_ended();
         assert_eq!(course.on_signal(SIGTSTP), Action::Suspend);
         assert_eq!(course.on_signal(SIGCONT), Action::Nothing);
+    }
+
+    #[test]
+    fn a_stop_before_the_start_waits_for_it_unless_it_is_taken_back() {
+        let mut course = Course::new(GRACE);
+        assert_eq!(course.on_signal(SIGTSTP), Action::Nothing);
+        assert_eq!(course.on_started(), [Action::Suspend]);
+        let mut course = Course::new(GRACE);
+        assert_eq!(course.on_signal(SIGTSTP), Action::Nothing);
+        assert_eq!(course.on_signal(SIGCONT), Action::Nothing);
+        assert_eq!(course.on_started(), []);
     }
 }

@@ -27,7 +27,7 @@ use words::Voice;
 
 /// Runs the `foster` command with this process's arguments and returns its exit code.
 ///
-/// The program's `main` calls [`init`](crate::init) first: the command re-executes its own file
+/// The program's `main` calls [`crate::init()`] first: the command re-executes its own file
 /// as the helper. It is to be the only call of the process, because it handles signals and
 /// gives up the standard streams.
 #[must_use]

@@ -105,12 +105,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
         Ok(line) => line,
         Err(error) => {
             let text = error.render().to_string();
-            let is_wanted = matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            );
-            return if is_wanted {
+            let kind = error.kind();
+            return if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
                 Ok(Request::Print(text))
+            } else if kind == ErrorKind::MissingSubcommand {
+                // The text would list the hidden one too.
+                Err("a subcommand is missing: foster run COMMAND".to_owned())
             } else {
                 Err(one_line(&text))
             };
@@ -166,7 +166,7 @@ struct RunArgs {
     #[arg(short, long, value_name = "SIG", default_value = "TERM", value_parser = signals::parse)]
     signal: i32,
 
-    /// What happens to the rest when the command exits: end, wait[:D] or leave
+    /// What happens to the rest when the command exits: end, wait, wait:D or leave
     #[arg(long, value_name = "WHAT", default_value = "end", value_parser = parse_at_exit)]
     on_exit: AtExit,
 

@@ -8,9 +8,10 @@ use std::process::ExitStatus;
 use nix::libc::SIGTERM;
 
 use crate::cli::course::Stop;
+use crate::cli::words;
 use crate::{
-    Bytes, Cause, Containment, Ended, Ending, Error, Exit, Farewell, Member, MemberEnd, Step,
-    Survivor,
+    Bytes, Cause, Containment, Ended, Ending, Error, Exit, Farewell, Member, MemberEnd, Missing,
+    Reject, Step, Survivor,
 };
 
 /// The exit code of a timeout.
@@ -82,6 +83,11 @@ impl Failure {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Call(error) => {
+                if let Some(Reject::LevelUnavailable { level, errno }) = error.rejection() {
+                    let (level, errno) = (*level, *errno);
+                    let why = words::lack(Missing { level, errno });
+                    return format!("level {} cannot be had: {why}", words::level(level));
+                }
                 let first: &dyn std::error::Error = error;
                 let causes = std::iter::successors(Some(first), |error| error.source());
                 causes

@@ -179,12 +179,19 @@ fn spawn_failures_have_the_codes_of_env_and_timeout() {
     ] {
         assert_eq!(verdict(&failed(repr)), (Reason::SpawnFailed, code));
     }
+}
+
+#[test]
+fn a_level_that_cannot_be_had_is_told_in_words() {
     let level = crate::Level::Tree;
-    let reject = foster_protocol::Reject::LevelUnavailable { level, errno: 38 };
+    let reject = Reject::LevelUnavailable { level, errno: 38 };
+    let refused = failed(Error::rejected(reject));
+    let text = refused.failure.as_ref().map(Failure::text);
     assert_eq!(
-        verdict(&failed(Error::rejected(reject))),
-        (Reason::SpawnFailed, 125)
+        text.as_deref(),
+        Some("level tree cannot be had: the helper does not offer it")
     );
+    assert_eq!(verdict(&refused), (Reason::SpawnFailed, 125));
 }
 
 #[test]

@@ -226,7 +226,7 @@ impl<'a> Conductor<'a> {
             News::Ended(ended) => {
                 self.outcome.ended = Some(ended);
                 self.course.on_ended();
-                self.due = None;
+                self.expect_anew();
                 self.expect_end_within(self.plan.grace);
                 Turn::Next
             }
@@ -258,7 +258,7 @@ impl<'a> Conductor<'a> {
         }
         if self.course.stop().is_some() {
             // The limit on the start is over; the one on the end comes with its request.
-            self.due = None;
+            self.expect_anew();
         }
         for action in self.course.on_started() {
             if self.act_on(action) == Turn::Last {
@@ -271,8 +271,8 @@ impl<'a> Conductor<'a> {
     fn act_on(&mut self, action: Action) -> Turn {
         match action {
             Action::Nothing => {
-                if self.session.is_none() && self.course.stop().is_some() && self.due.is_none() {
-                    self.due = Instant::now().checked_add(self.plan.grace);
+                if self.session.is_none() && self.course.stop().is_some() {
+                    self.expect_within(self.plan.grace);
                 }
             }
             Action::End { first, grace } => self.end(first, grace),
@@ -340,11 +340,19 @@ impl<'a> Conductor<'a> {
         Turn::Last
     }
 
+    /// Lifts the bound on a wait that is over.
+    fn expect_anew(&mut self) {
+        self.due = None;
+        self.is_late = false;
+    }
+
     /// Bounds the wait for the end; a bound that comes earlier stays.
     fn expect_end_within(&mut self, limit: Duration) {
-        let due = limit
-            .checked_add(LATE)
-            .and_then(|limit| Instant::now().checked_add(limit));
+        self.expect_within(limit.saturating_add(LATE));
+    }
+
+    fn expect_within(&mut self, limit: Duration) {
+        let due = Instant::now().checked_add(limit);
         self.due = match (self.due, due) {
             (Some(known), Some(due)) => Some(known.min(due)),
             (known, due) => known.or(due),

@@ -210,7 +210,7 @@ fn killed(outcome: &Outcome, first: i32) -> Option<String> {
         .flat_map(|ending| &ending.members);
     let members = members.filter(|member| member.ended == MemberEnd::ByKill);
     names.extend(members.map(|member| process(&member.name, member.pid.0)));
-    listed("killed", names, "that had not ended by then")
+    listed("had to kill", names, "")
 }
 
 /// Whom the command left behind at its own exit, where the first signal ended them.
@@ -233,7 +233,7 @@ fn left_behind(outcome: &Outcome) -> Option<String> {
     listed("ended", names, "that the command left behind")
 }
 
-/// "verb N processes tail: names", with as many names as a line takes.
+/// "verb N processes tail: names", the tail being optional, with as many names as a line takes.
 fn listed(verb: &str, names: Vec<String>, tail: &str) -> Option<String> {
     let count = names.len();
     if count == 0 {
@@ -244,8 +244,13 @@ fn listed(verb: &str, names: Vec<String>, tail: &str) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    let tail = if tail.is_empty() {
+        String::new()
+    } else {
+        format!(" {tail}")
+    };
     Some(format!(
-        "{verb} {} {tail}: {}{more}",
+        "{verb} {}{tail}: {}{more}",
         processes(count),
         shown.join(", ")
     ))

@@ -80,7 +80,7 @@ fn who_was_killed_is_named_the_command_included() {
     let outcome = ran(9, Cause::Kill, members);
     assert_eq!(
         unusual(&outcome, &options(&[])).as_deref(),
-        Some("killed 2 processes that had not ended by then: the command (42), deaf (7)")
+        Some("had to kill 2 processes: the command (42), deaf (7)")
     );
     let own_kill = ran(9, Cause::Signal, Vec::new());
     assert_eq!(unusual(&own_kill, &options(&[])), None);
@@ -129,7 +129,7 @@ fn a_long_list_is_cut_and_counted() {
         .map(|pid| member(pid, "x", MemberEnd::ByKill))
         .collect();
     let line = unusual(&ran(0, Cause::Exit, members), &options(&[])).expect("unusual");
-    assert!(line.starts_with("killed 20 processes"), "{line}");
+    assert!(line.starts_with("had to kill 20 processes: "), "{line}");
     assert!(line.ends_with("x (107) and 12 more"), "{line}");
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use foster_protocol::{LevelChoice, Mapping, Micros, ResourceLimit, Spec, TreeLimits};
+use foster_protocol::{Bytes, LevelChoice, Mapping, Micros, ResourceLimit, Spec, TreeLimits};
 
 use super::size::{Item, Size, bytes, checked};
 use super::{Command, OnExit};
@@ -93,11 +93,7 @@ impl Command {
     pub(super) fn plan(&self, defaults: Defaults) -> Result<Plan> {
         let mut size = Size::new();
         let program = checked(|| Item::Program, bytes(&self.program))?;
-        let name = self.arg0.as_ref().unwrap_or(&self.program);
-        let mut args = Vec::with_capacity(self.args.len() + 1);
-        for (index, arg) in std::iter::once(name).chain(&self.args).enumerate() {
-            args.push(size.add(|| Item::Argument(index), bytes(arg))?);
-        }
+        let args = self.all_args(&mut size)?;
         let env = self.environment.entries(&mut size)?;
         let mut passed = Passed::default();
         let ends = self.pass_streams(defaults, &mut passed)?;
@@ -152,6 +148,16 @@ impl Command {
         })
     }
 
+    /// The arguments, the program's name for itself first.
+    fn all_args(&self, size: &mut Size) -> Result<Vec<Bytes>> {
+        let name = self.arg0.as_ref().unwrap_or(&self.program);
+        std::iter::once(name)
+            .chain(&self.args)
+            .enumerate()
+            .map(|(index, arg)| size.add(|| Item::Argument(index), bytes(arg)))
+            .collect()
+    }
+
     fn pass_streams(&self, defaults: Defaults, passed: &mut Passed) -> Result<Ends> {
         let (input, output) = match defaults {
             Defaults::Inherit => (&Source::Inherit, &Source::Inherit),
@@ -192,11 +198,12 @@ impl Command {
         match opened {
             Ok(own) => passed.pass(File::into(own)).map(Some),
             Err(_) if self.directory.as_deref().is_some_and(Path::is_absolute) => Ok(None),
-            Err(source) => Err(Repr::Directory {
+            Err(source) if source.raw_os_error() == Some(libc::EACCES) => Err(Repr::Directory {
                 directory: directory(&self.subject()),
                 source,
             }
             .into()),
+            Err(source) => Err(Error::system("directory cannot be passed on", source)),
         }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct Size {
 
 impl Size {
     /// Nothing counted yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             total: 0,
             largest: Largest {

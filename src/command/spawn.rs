@@ -111,8 +111,7 @@ impl Command {
                 })
                 .into());
             }
-            Err(Refusal::Encode(EncodeError::TooLong { .. })) => {
-                let length = size.total;
+            Err(Refusal::Encode(EncodeError::TooLong { length })) => {
                 return Err(Error::from(Repr::RequestTooLarge {
                     length,
                     largest: size.largest,

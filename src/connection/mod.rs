@@ -9,41 +9,35 @@
 //! across a call that can block.
 
 mod poll;
+mod reader;
 mod state;
+mod traffic;
 
+#[cfg(test)]
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use foster_protocol::{
-    Call, EncodeError, Received, Reply, Request, RequestId, SessionId, Spec, Until, encode_call,
-    receive, send,
+    Call, EncodeError, Reply, Request, RequestId, SessionId, Spec, Until, encode_call,
 };
-use nix::poll::{PollFd, PollFlags};
 
 pub(crate) use poll::{poll_until, time_left};
 pub use state::Ended;
 use state::Slot;
 pub(crate) use state::{Key, Record, Standing, State};
+use traffic::strike;
 
 use crate::error::Loss;
 use crate::sys;
-
-/// How long a sender waits before it tries again to send descriptors that the kernel had no
-/// room for: nothing announces that there is room (`ETOOMANYREFS`, `unix(7)`).
-const RETRY: Duration = Duration::from_millis(5);
-
-/// The most reads in a row of one call, so that a helper that never stops sending cannot keep
-/// a caller whose time is up.
-const READS: usize = 64;
 
 /// The client's end of one control socket.
 #[derive(Debug)]
@@ -136,7 +130,7 @@ impl Connection {
         descriptors: Vec<OwnedFd>,
     ) -> Result<(SessionId, Ticket<'_>), Refusal> {
         let mut state = self.usable()?;
-        let session = state.new_session();
+        let session = state.new_session(spec.on_exit);
         let id = state.new_request();
         let request = Request::Spawn {
             session,
@@ -227,43 +221,6 @@ impl Connection {
         self.start_sending(&mut state);
     }
 
-    /// Waits until `ready` gives something, the helper is lost or the deadline has passed
-    /// (none). What has come before the loss is still given out.
-    pub(crate) fn wait<T>(
-        &self,
-        key: Key,
-        deadline: Option<Instant>,
-        mut ready: impl FnMut(&mut State) -> Option<T>,
-    ) -> Result<Option<T>, Loss> {
-        if !self.is_ours() {
-            return Err(Loss::Forked);
-        }
-        let mut state = self.lock();
-        let mut looked = false;
-        let outcome = loop {
-            if let Some(value) = ready(&mut state) {
-                break Ok(Some(value));
-            }
-            if let Some(loss) = &state.loss {
-                break Err(loss.clone());
-            }
-            let left = time_left(deadline);
-            if left == Some(Duration::ZERO) {
-                if looked {
-                    break Ok(None);
-                }
-                looked = true;
-                self.pump(&mut state);
-            } else if state.reading {
-                state = self.follow(state, key, left);
-            } else {
-                state = self.lead(state, left);
-            }
-        };
-        state.hand_over();
-        outcome
-    }
-
     /// Gives the link up: the helper sent a reply that does not answer its request.
     pub(crate) fn breach(&self) -> Loss {
         let mut state = self.lock();
@@ -280,60 +237,6 @@ impl Connection {
         self.lose(&mut state, Loss::ShutDown);
     }
 
-    /// Sleeps until the reader has something for this thread or hands its role over.
-    fn follow<'a>(
-        &self,
-        mut state: MutexGuard<'a, State>,
-        key: Key,
-        left: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        let bell = state.follow(key);
-        let mut state = match left {
-            Some(left) => {
-                bell.wait_timeout(state, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
-            None => bell.wait(state).unwrap_or_else(PoisonError::into_inner),
-        };
-        state.unfollow(&bell);
-        state
-    }
-
-    /// Takes the reader's role for one poll.
-    fn lead<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        left: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        state.reading = true;
-        let mut interest = PollFlags::POLLIN;
-        let mut limit = left;
-        if state.throttled {
-            limit = Some(left.map_or(RETRY, |left| left.min(RETRY)));
-        } else if !state.outbox.is_empty() {
-            interest |= PollFlags::POLLOUT;
-        }
-        drop(state);
-        let mut polled = [
-            PollFd::new(self.socket.as_fd(), interest),
-            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
-        ];
-        let outcome = poll_until(&mut polled, limit);
-        let woken = polled.get(1).is_some_and(|wake| wake.any().unwrap_or(true));
-        let mut state = self.lock();
-        state.reading = false;
-        if woken {
-            // Emptying the counter; there is nothing to do where another thread was faster.
-            let _already_empty = (&self.wake).read(&mut [0; 8]);
-        }
-        match outcome {
-            Ok(()) => self.pump(&mut state),
-            Err(error) => self.lose(&mut state, Loss::Socket(Arc::new(error))),
-        }
-        state
-    }
-
     /// Locks the state of a link that can still be used.
     fn usable(&self) -> Result<MutexGuard<'_, State>, Refusal> {
         if !self.is_ours() {
@@ -344,89 +247,6 @@ impl Connection {
             Some(loss) => Err(Refusal::Lost(loss.clone())),
             None => Ok(state),
         }
-    }
-
-    /// Sends what fits, and leaves the rest to whoever polls.
-    fn start_sending(&self, state: &mut State) {
-        if let Err(loss) = self.flush(state) {
-            self.lose(state, loss);
-        }
-        if !state.outbox.is_empty() && state.reading {
-            // A full counter wakes just as well.
-            let _full = (&self.wake).write(&1_u64.to_ne_bytes());
-        }
-    }
-
-    /// Reads and sends what can be read and sent without blocking.
-    fn pump(&self, state: &mut State) {
-        if state.loss.is_some() {
-            return;
-        }
-        let outcome = self.read_all(state).and_then(|()| self.flush(state));
-        if let Err(loss) = outcome {
-            self.lose(state, loss);
-        }
-    }
-
-    fn read_all(&self, state: &mut State) -> Result<(), Loss> {
-        for _ in 0..READS {
-            match receive(self.socket.as_fd(), &mut state.inbox) {
-                Ok(Received::Bytes(_)) => {}
-                Ok(Received::Closed) => return Err(Loss::Closed),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(Loss::Closed);
-                }
-                Err(error) => return Err(Loss::Socket(Arc::new(error))),
-            }
-            while let Some(frame) = state
-                .inbox
-                .next_frame()
-                .map_err(|error| Loss::Frame(Arc::new(error)))?
-            {
-                state.deliver(frame)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&self, state: &mut State) -> Result<(), Loss> {
-        state.throttled = false;
-        let Err(error) = send(self.socket.as_fd(), &mut state.outbox) else {
-            return Ok(());
-        };
-        match error.raw_os_error() {
-            Some(libc::ETOOMANYREFS | libc::ENOBUFS | libc::ENOMEM) => {
-                state.throttled = true;
-                Ok(())
-            }
-            Some(libc::EPIPE | libc::ECONNRESET) => {
-                // What the helper said last is still there to be read.
-                self.read_all(state)?;
-                Err(Loss::Closed)
-            }
-            Some(_) | None => Err(Loss::Socket(Arc::new(error))),
-        }
-    }
-
-    /// Notes that the helper is lost, tells everybody and ends what it can.
-    fn lose(&self, state: &mut State, loss: Loss) {
-        if state.loss.is_some() {
-            return;
-        }
-        tracing::debug!(cause = %loss, "helper lost");
-        state.sent_at_loss = state.sent();
-        state.loss = Some(loss);
-        // 1. Descriptors in the queue go, so that whoever reads their other ends sees it.
-        state.outbox = foster_protocol::Outbox::new();
-        // 2. The hangup shows to those who poll the socket beside other things; where the
-        //    socket is closed already it has shown.
-        let _closed_already = self.socket.shutdown(Shutdown::Both);
-        // 3. Every session is ended once.
-        for record in state.records() {
-            strike(record);
-        }
-        state.ring_all();
     }
 }
 
@@ -473,17 +293,4 @@ fn push(
     state.outbox.push(&body, descriptors)?;
     state.queued += (state.outbox.len() - before) as u64;
     Ok(start)
-}
-
-/// Kills a session's group by its leader's pidfd, once, where it is ours to end.
-fn strike(record: &mut Record) {
-    if record.standing != Standing::Ours {
-        return;
-    }
-    let Some(pidfd) = &record.pidfd else { return };
-    record.standing = Standing::Over;
-    if let Err(error) = sys::signal_group(pidfd.as_fd(), libc::SIGKILL) {
-        // ESRCH: nobody is left, which is what was wanted.
-        tracing::debug!(%error, "session could not be killed after the helper was lost");
-    }
 }

@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar};
 
 use foster_protocol::{
-    Ending, Exit, Frame, Inbox, Outbox, Reject, Reply, RequestId, SessionId, VERSION, decode_answer,
+    Ending, Exit, Frame, Inbox, OnExit, Outbox, Reject, Reply, RequestId, SessionId, VERSION,
+    decode_answer,
 };
 
 use crate::error::Loss;
@@ -51,6 +52,8 @@ pub(crate) struct Record {
     pub(crate) pidfd: Option<Arc<OwnedFd>>,
     pub(crate) exit: Option<Result<Exit, Reject>>,
     pub(crate) end: Option<Result<Ended, Reject>>,
+    /// Whether the rest is released at the leader's exit.
+    pub(crate) leaves: bool,
     /// Whether `Wait` for the end has been sent.
     pub(crate) end_asked: bool,
     pub(crate) standing: Standing,
@@ -105,13 +108,14 @@ impl State {
     }
 
     /// Makes a session id that was never used, with an empty record.
-    pub(super) fn new_session(&mut self) -> SessionId {
+    pub(super) fn new_session(&mut self, on_exit: OnExit) -> SessionId {
         self.next_session += 1;
         let session = SessionId(self.next_session);
         let record = Record {
             pidfd: None,
             exit: None,
             end: None,
+            leaves: on_exit == OnExit::Leave,
             end_asked: false,
             standing: Standing::Ours,
         };
@@ -209,6 +213,9 @@ impl State {
             | Reply::Farewell { .. } => return Err(Loss::Unexpected),
         };
         if let Some(record) = self.sessions.get_mut(&session) {
+            if record.leaves && exit.is_ok() {
+                record.standing = Standing::Released;
+            }
             record.exit = Some(exit);
         }
         self.ring(Key::Session(session));

@@ -111,6 +111,7 @@ impl HelperBuilder {
             match start(&place) {
                 Ok((process, socket)) => return self.greet(&place, process, socket),
                 Err(error) => {
+                    tracing::debug!(place = place.describe(), %error, "helper cannot be started");
                     tried.push(Attempt {
                         place: place.describe(),
                         why: error.to_string(),
@@ -180,7 +181,6 @@ fn hello(
     limit: Duration,
 ) -> Result<Capabilities> {
     let deadline = Instant::now().checked_add(limit);
-    let path = || place.path.clone();
     let request = Request::Hello {
         version: VERSION,
         build: BUILD.into(),
@@ -190,20 +190,21 @@ fn hello(
         Err(Refusal::Lost(loss)) => return Err(no_hello(loss, &place.path, process)),
         Err(Refusal::Encode(error)) => return Err(Repr::Unsendable(error).into()),
     };
-    let reply = match ticket.wait(deadline) {
-        Ok(Some(reply)) => reply,
-        Ok(None) => return Err(Repr::HelperSilent { limit }.into()),
-        Err(loss) => return Err(no_hello(loss, &place.path, process)),
-    };
+    match ticket.wait(deadline) {
+        Ok(Some(reply)) => check_welcome(reply, place, connection),
+        Ok(None) => Err(Repr::HelperSilent { limit }.into()),
+        Err(loss) => Err(no_hello(loss, &place.path, process)),
+    }
+}
+
+/// Checks the version and, for a re-executed program, the build.
+fn check_welcome(reply: Reply, place: &Place, connection: &Connection) -> Result<Capabilities> {
+    let path = place.path.clone();
     if let Reply::Rejected {
         reason: Reject::VersionMismatch { helper, .. },
     } = reply
     {
-        return Err(Repr::Version {
-            path: path(),
-            helper,
-        }
-        .into());
+        return Err(Repr::Version { path, helper }.into());
     }
     let Reply::Welcome {
         version,
@@ -211,24 +212,19 @@ fn hello(
         capabilities,
     } = reply
     else {
-        return Err(Repr::NoProtocol {
-            path: path(),
-            source: connection.breach(),
-        }
-        .into());
+        let source = connection.breach();
+        return Err(Repr::NoProtocol { path, source }.into());
     };
     if version != VERSION {
-        return Err(Repr::Version {
-            path: path(),
-            helper: version,
-        }
-        .into());
+        let helper = version;
+        return Err(Repr::Version { path, helper }.into());
     }
     let client = Bytes::from(BUILD);
     if place.kind == Kind::OwnProgram && build != client {
+        let helper = build;
         return Err(Repr::Build {
-            path: path(),
-            helper: build,
+            path,
+            helper,
             client,
         }
         .into());

@@ -23,7 +23,7 @@ pub(crate) struct HelperProcess {
 }
 
 impl HelperProcess {
-    pub(super) fn new(child: Child) -> Self {
+    pub(crate) fn new(child: Child) -> Self {
         Self {
             child,
             owner: process::id(),

@@ -16,7 +16,7 @@ pub const DEATH: Duration = Duration::from_secs(10);
 pub const SETTLE: Duration = Duration::from_secs(10);
 
 /// The time between two looks at a condition that has no event.
-const LOOK: Duration = Duration::from_millis(5);
+pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
 /// A point in time after which a wait fails.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,12 @@
 //! end whether anything is left. The harness signals only what it has started.
 
 pub mod acting;
+mod command_line;
+mod conditions;
 mod deadline;
+mod host;
 mod launch;
+mod life;
 mod link;
 pub mod places;
 pub mod proc;
@@ -16,10 +20,13 @@ pub mod sys;
 mod talk;
 mod tracer;
 
+pub use command_line::{Finished, Process, Program, clean_up, only_child_of};
+pub use conditions::{REQUIRE_ALL, not_run};
 pub use deadline::{ANSWER, DEATH, Deadline, SETTLE, eventually, pass, poll_one, wait_readable};
+pub use host::Host;
 pub use launch::Launch;
 pub use link::{Answered, Link};
-pub use scan::{TAG, assert_nothing_left, end_released, find_tagged};
+pub use scan::{TAG, assert_nothing_left, find_tagged};
 pub use stage::{Stage, is_root, note_not_run};
 pub use talk::{Command, Running};
 pub use tracer::{Tracer, Witness};

@@ -17,9 +17,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
-use crate::deadline::{ANSWER, DEATH, Deadline, poll_one};
-use crate::proc;
-use crate::stage::note_not_run;
+use crate::deadline::{ANSWER, Deadline, poll_one};
 use crate::tracer::Witness;
 
 /// A reply with the descriptors that came with it.
@@ -37,9 +35,9 @@ pub struct Answered {
 /// helper's exit and asserts that its code is 0.
 #[derive(Debug)]
 pub struct Link {
-    helper: Child,
-    witness: Witness,
-    socket: Option<OwnedFd>,
+    pub(crate) helper: Child,
+    pub(crate) witness: Witness,
+    pub(crate) socket: Option<OwnedFd>,
     inbox: Inbox,
     outbox: Outbox,
     next: u64,
@@ -47,7 +45,7 @@ pub struct Link {
     unanswered: BTreeMap<RequestId, String>,
     arrived: VecDeque<Answered>,
     /// The code that the helper has exited with; none while nobody has waited for it.
-    code: Option<i32>,
+    pub(crate) code: Option<i32>,
     next_session: u64,
 }
 
@@ -288,69 +286,6 @@ impl Link {
         self.socket.take().expect("the link is up")
     }
 
-    /// Kills the helper.
-    ///
-    /// # Panics
-    ///
-    /// Where the kernel refuses.
-    pub fn kill_helper(&mut self) {
-        self.helper.kill().expect("the helper can be killed");
-    }
-
-    /// Waits for the helper's exit and gives its code.
-    ///
-    /// # Panics
-    ///
-    /// Where it has not exited at the deadline, or died of a signal.
-    pub fn exit_code(&mut self) -> i32 {
-        self.exit_code_within(DEATH)
-    }
-
-    /// Waits this long for the helper's exit and gives its code.
-    ///
-    /// # Panics
-    ///
-    /// As [`exit_code`](Self::exit_code).
-    pub fn exit_code_within(&mut self, within: Duration) -> i32 {
-        self.witness.wait_for_death(within);
-        let status = self
-            .helper
-            .wait()
-            .expect("the helper is a child of this process");
-        let code = status
-            .code()
-            .unwrap_or_else(|| panic!("the helper died: {status}"));
-        self.code = Some(code);
-        code
-    }
-
-    /// Waits for the death of a helper that was killed.
-    ///
-    /// # Panics
-    ///
-    /// Where it lives at the deadline.
-    pub fn wait_for_death(&mut self) {
-        self.witness.wait_for_death(DEATH);
-        let status = self
-            .helper
-            .wait()
-            .expect("the helper is a child of this process");
-        self.code = Some(status.code().unwrap_or(-1));
-    }
-
-    /// How many descriptors the helper has; none where this user may not look.
-    #[must_use]
-    pub fn descriptors(&self) -> Option<usize> {
-        match proc::descriptor_count(self.pid()) {
-            Ok(count) => Some(count),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                note_not_run("counting the helper's descriptors", "it is not dumpable");
-                None
-            }
-            Err(error) => panic!("the helper's descriptors: {error}"),
-        }
-    }
-
     fn text(&self, id: RequestId) -> &str {
         self.unanswered
             .get(&id)
@@ -398,33 +333,5 @@ impl Link {
             });
         }
         Ok(true)
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.socket = None;
-        if self.code.is_some() {
-            return;
-        }
-        let is_failing = std::thread::panicking();
-        let dead = poll_one(
-            self.witness.as_fd(),
-            PollFlags::POLLIN,
-            Deadline::after(DEATH),
-        );
-        if dead.is_none() {
-            // The helper outlived its hangup; it goes, whatever the test says of that.
-            let killed = self.helper.kill();
-            assert!(
-                is_failing,
-                "the helper outlived its hangup by {DEATH:?}; kill: {killed:?}"
-            );
-        }
-        match self.helper.wait() {
-            Ok(status) if is_failing || status.code() == Some(0) => {}
-            Ok(status) => panic!("the helper's exit after a hangup: {status}"),
-            Err(error) => assert!(is_failing, "the helper's exit: {error}"),
-        }
     }
 }

@@ -75,6 +75,24 @@ pub fn descriptor_count(pid: i32) -> io::Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
+/// What the descriptors of a process are, as `number target`; nothing where it may not be seen.
+#[must_use]
+pub fn descriptors(pid: i32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    let links = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let target = fs::read_link(entry.path()).ok()?;
+        Some(format!(
+            "{} {}",
+            entry.file_name().display(),
+            target.display()
+        ))
+    });
+    links.collect()
+}
+
 /// One field of `/proc/PID/status`, without its name and blanks.
 #[must_use]
 pub fn status_field(pid: i32, field: &str) -> Option<String> {

@@ -2,8 +2,6 @@
 
 use crate::deadline::{SETTLE, eventually};
 use crate::proc;
-use crate::sys;
-use crate::tracer::Witness;
 
 /// The variable that carries a test's tag in the environment of everything that it starts.
 pub const TAG: &str = "FOSTER_TRACER";
@@ -46,29 +44,4 @@ pub fn assert_nothing_left(tag: &str) {
         left = find_tagged(tag);
         left.is_empty()
     });
-}
-
-/// Ends what a test has released and what nobody else ends any more: what carries its tag and
-/// is a `sleep`. Each is pinned by a pidfd before it is looked at, and signalled
-/// through it.
-///
-/// # Panics
-///
-/// Where the kernel refuses a signal to something of this test's.
-pub fn end_released(tag: &str) {
-    let own = i32::try_from(std::process::id()).expect("a pid fits");
-    for pid in proc::pids()
-        .into_iter()
-        .filter(|pid| *pid != own && *pid > 1)
-    {
-        let Ok(pidfd) = sys::pidfd_open(pid) else {
-            continue;
-        };
-        let witness = Witness::new(pid, pidfd);
-        let is_ours = proc::holds(pid, "environ", tag.as_bytes());
-        let is_command = proc::stat(pid).is_some_and(|stat| stat.name == b"sleep");
-        if is_ours && is_command && witness.is_alive() {
-            witness.signal(libc::SIGKILL);
-        }
-    }
 }

@@ -9,8 +9,9 @@ use foster_protocol::{
     Until, VERSION,
 };
 
-use crate::deadline::ANSWER;
+use crate::deadline::{ANSWER, Deadline, LOOK, SETTLE, pass};
 use crate::link::{Answered, Link};
+use crate::proc;
 use crate::tracer::{Tracer, Witness};
 
 /// A command and the descriptors that go with it.
@@ -327,11 +328,20 @@ impl Link {
     /// Where it has one.
     pub fn assert_idle(&mut self) {
         let pid = self.pid();
-        crate::deadline::eventually("the helper is idle", crate::deadline::SETTLE, || {
+        let deadline = Deadline::after(SETTLE);
+        loop {
             let counters = self.ping();
+            let children = proc::children(pid);
             let busy = (counters.sessions, counters.held, counters.waiting);
-            busy == (0, 0, 0) && crate::proc::children(pid).is_empty()
-        });
+            if busy == (0, 0, 0) && children.is_empty() {
+                return;
+            }
+            assert!(
+                !deadline.is_reached(),
+                "not idle: {counters:?}, children: {children:?}"
+            );
+            pass(LOOK);
+        }
     }
 }
 

@@ -91,7 +91,7 @@ fn every_test_that_the_table_names_exists() {
 }
 
 #[test]
-fn every_row_of_the_table_names_a_test_or_says_where_it_belongs() {
+fn every_row_of_the_table_names_a_test() {
     let is_rule = |row: &Vec<String>| row.iter().all(|cell| cell.starts_with('-'));
     for row in rows().iter().filter(|row| !is_rule(row)) {
         let cell = row.get(1).expect("two cells");

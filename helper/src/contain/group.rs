@@ -1,14 +1,17 @@
 //! Who is left of a session at level `group`.
 //!
-//! Members are the leader's verified descendants, and the adopted orphans of its kernel
-//! session with theirs. The leader is unreaped, so that its session id is nobody else's; an
-//! orphan is accepted only if it is our own child, and a descendant only if its parent is an
-//! accepted process that is alive after the child's pidfd was opened. A number that was
-//! recycled in between fails these checks, so nobody else is ever a member.
+//! Members are the leader's verified descendants, and whoever is of its kernel session among the
+//! adopted orphans and their descendants. The leader is unreaped, so that its session id is
+//! nobody else's. A process is held by pidfd first; then its parent is read, which must be the
+//! one that listed it; and a parent must be alive after its child was held. A number that was
+//! recycled in between fails one of these, so nobody else is ever a member.
 //!
-//! A walk is bounded and never waits; what it could not see it says, and the next one goes on.
+//! An empty walk is a proof only if nothing moved under it: a process that died on the way has
+//! left its children to us, perhaps after our list was read. So whatever is not where it was
+//! listed makes the walk begin again. A walk is bounded and never waits; what it could not see
+//! it says.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,9 @@ const MOST_HELD: usize = 1024;
 
 /// A walk ends after this time, so that no other session waits longer for its turn.
 const LONGEST_WALK: Duration = Duration::from_millis(20);
+
+/// How often a walk begins again because something moved.
+const MOST_ROUNDS: u32 = 8;
 
 /// How many orphans are named in a report.
 pub(crate) const MOST_NAMED: usize = 256;
@@ -86,27 +92,30 @@ pub(crate) fn census(
     accept: &mut dyn FnMut(&Process),
 ) -> io::Result<Census> {
     let mut walk = Walk {
+        scope,
         ground,
         accept,
         census: Census::default(),
+        nodes: Vec::new(),
+        met: HashSet::new(),
+        moved: false,
         started: Instant::now(),
         at: 0,
     };
-    if let Some(adopted) = ground.adopted {
-        let orphans = adopted.list()?;
-        walk.census.orphan_free = orphans.is_empty();
-        if let Scope::Session {
-            leader,
-            leader_lives: true,
-        } = scope
-        {
-            walk.children_of(leader.0, None)?;
+    if ground.adopted.is_some() {
+        for _ in 0..MOST_ROUNDS {
+            walk.moved = false;
+            walk.once()?;
+            if !walk.moved || walk.is_over_budget() {
+                break;
+            }
         }
-        walk.orphans(scope, &orphans)?;
-        walk.descend()?;
     } else {
-        walk.everyone(scope)?;
+        walk.everyone()?;
     }
+    walk.census.cut |= walk.moved;
+    let members = walk.nodes.into_iter().filter(|node| node.is_member);
+    walk.census.members = members.map(|node| node.process).collect();
     Ok(walk.census)
 }
 
@@ -133,54 +142,174 @@ pub(crate) fn unattributed(ground: &Ground<'_>) -> io::Result<Vec<Orphan>> {
     Ok(named)
 }
 
+/// A process that a walk holds.
+struct Node {
+    process: Process,
+    /// It is a member. One that is not is only passed through: a process that left its session
+    /// may have children that did not.
+    is_member: bool,
+}
+
+/// What became of a number that was listed.
+enum Held {
+    /// It is where it was listed.
+    Here(Process),
+    /// It is dead, and perhaps somebody else by now.
+    Gone,
+    /// It is alive and has another parent.
+    Elsewhere,
+    /// It could not be held.
+    Unheld,
+}
+
 /// A walk under way.
 struct Walk<'a> {
+    scope: Scope,
     ground: &'a Ground<'a>,
     accept: &'a mut dyn FnMut(&Process),
     census: Census,
+    nodes: Vec<Node>,
+    /// The numbers of the nodes.
+    met: HashSet<i32>,
+    /// Something was not where it was listed.
+    moved: bool,
     started: Instant,
-    /// The next of the members whose children have not been looked at.
+    /// The next of the nodes whose children have not been looked at.
     at: usize,
 }
 
 impl Walk<'_> {
-    fn is_over_budget(&self) -> bool {
-        self.census.members.len() >= MOST_HELD || self.started.elapsed() >= LONGEST_WALK
+    fn is_over_budget(&mut self) -> bool {
+        let over = self.nodes.len() >= MOST_HELD || self.started.elapsed() >= LONGEST_WALK;
+        self.census.cut |= over;
+        over
     }
 
-    /// Holds a process and checks that it belongs here, in this order: pidfd, identity, still
-    /// alive.
-    fn hold(&mut self, pid: i32, belongs: impl Fn(&Stat) -> bool) -> io::Result<Option<Process>> {
-        if !self.ground.pidfds {
-            if let Ok(stat) = proc::stat(pid)
-                && belongs(&stat)
-            {
-                match stat.state {
-                    b'Z' | b'X' => self.census.dying = true,
-                    _ => self.census.unpinned.push(stat),
-                }
+    /// The leader's side first: whoever leaves it while it is walked is an orphan by the time
+    /// that the orphans are listed.
+    fn once(&mut self) -> io::Result<()> {
+        if let Scope::Session {
+            leader,
+            leader_lives: true,
+        } = self.scope
+        {
+            self.children_of(leader.0, None)?;
+            self.descend()?;
+        }
+        let Some(adopted) = self.ground.adopted else {
+            return Ok(());
+        };
+        let orphans = adopted.list()?;
+        self.census.orphan_free = orphans.is_empty();
+        self.moved = false;
+        for orphan in orphans {
+            if self.is_over_budget() {
+                return Ok(());
             }
-            return Ok(None);
+            self.orphan(orphan)?;
+        }
+        self.descend()
+    }
+
+    /// Holds a process and checks that it is where it was listed, in this order: pidfd,
+    /// identity, still alive.
+    fn hold(&mut self, pid: i32, parent: i32) -> io::Result<Held> {
+        if !self.ground.pidfds {
+            return Ok(self.look_at(pid, parent));
         }
         match Process::open(pid) {
-            Ok(process) => Ok(process.filter(|process| belongs(process.stat()))),
+            Ok(Some(process)) if process.stat().parent == parent => Ok(Held::Here(process)),
+            Ok(Some(_)) => Ok(Held::Elsewhere),
+            Ok(None) => Ok(Held::Gone),
             // The reserve is used up; those who are held are dealt with first.
             Err(error) if is_out_of_descriptors(&error) => {
                 self.census.cut = true;
-                Ok(None)
+                Ok(Held::Unheld)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn admit(&mut self, process: Process) {
-        (self.accept)(&process);
-        self.census.members.push(process);
+    /// Without pidfds a member can be looked at and not held.
+    fn look_at(&mut self, pid: i32, parent: i32) -> Held {
+        match proc::stat(pid) {
+            Ok(stat) if stat.parent != parent => Held::Elsewhere,
+            Ok(stat) if matches!(stat.state, b'Z' | b'X') => Held::Gone,
+            Ok(stat) => {
+                if self.is_in_scope(&stat) {
+                    self.census.unpinned.push(stat);
+                }
+                Held::Unheld
+            }
+            Err(_) => Held::Gone,
+        }
     }
 
-    /// Takes the children of a process whose number is pinned: the unreaped leader's, or a
-    /// member's that is checked to be alive after each child was held.
-    fn children_of(&mut self, pid: i32, member: Option<usize>) -> io::Result<()> {
+    /// Whether an orphan, or the child of somebody who is passed through, is a member.
+    fn is_in_scope(&self, stat: &Stat) -> bool {
+        match self.scope {
+            Scope::Session { leader, .. } => stat.session == leader.0,
+            Scope::Unclaimed => (self.ground.claim)(stat.session) == Claim::Nobody,
+        }
+    }
+
+    fn admit(&mut self, process: Process, is_member: bool) {
+        if is_member {
+            (self.accept)(&process);
+        }
+        self.met.insert(process.pid().0);
+        self.nodes.push(Node { process, is_member });
+    }
+
+    fn orphan(&mut self, pid: i32) -> io::Result<()> {
+        if self.met.contains(&pid) {
+            return Ok(());
+        }
+        match self.hold(pid, self.ground.own)? {
+            Held::Here(process) => {
+                let is_member = self.is_in_scope(process.stat());
+                // Whoever is of another session that is known has nobody of this one below.
+                let claim = (self.ground.claim)(process.stat().session);
+                if is_member || claim == Claim::Nobody {
+                    self.admit(process, is_member);
+                }
+            }
+            Held::Gone => {
+                self.moved = true;
+                self.note_dying(pid);
+            }
+            Held::Elsewhere => self.moved = true,
+            Held::Unheld => {}
+        }
+        Ok(())
+    }
+
+    /// A dead orphan keeps its session id until it has been reaped.
+    fn note_dying(&mut self, pid: i32) {
+        if let Ok(stat) = proc::stat(pid)
+            && stat.parent == self.ground.own
+            && self.is_in_scope(&stat)
+        {
+            self.census.dying = true;
+        }
+    }
+
+    fn descend(&mut self) -> io::Result<()> {
+        while let Some(node) = self.nodes.get(self.at) {
+            let pid = node.process.pid();
+            let index = self.at;
+            self.at += 1;
+            if self.is_over_budget() {
+                return Ok(());
+            }
+            self.children_of(pid.0, Some(index))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the children of the unreaped leader, whose number is pinned, or of a node, which
+    /// is checked to be alive after each child was held.
+    fn children_of(&mut self, pid: i32, node: Option<usize>) -> io::Result<()> {
         let children = match proc::children(pid) {
             Ok(children) => children,
             Err(error) if is_out_of_descriptors(&error) => {
@@ -191,95 +320,69 @@ impl Walk<'_> {
         };
         for child in children {
             if self.is_over_budget() {
-                self.census.cut = true;
                 return Ok(());
             }
-            let Some(process) = self.hold(child, |stat| stat.parent == pid)? else {
+            if self.met.contains(&child) {
                 continue;
-            };
-            let parent = member.and_then(|index| self.census.members.get(index));
-            let parent_lives = match parent {
-                Some(parent) => !parent.is_dead()?,
-                None => true,
-            };
-            if parent_lives {
-                self.admit(process);
-            } else {
-                // It has been adopted by now, and the next walk sees it as an orphan.
-                self.census.dying = true;
             }
+            match self.hold(child, pid)? {
+                Held::Here(process) if self.is_alive(node)? => {
+                    let of_member = self.node(node).is_none_or(|node| node.is_member);
+                    let is_member = of_member || self.is_in_scope(process.stat());
+                    self.admit(process, is_member);
+                }
+                // It is an orphan by now, or was somebody else all along.
+                Held::Here(_) | Held::Gone | Held::Elsewhere => self.moved = true,
+                Held::Unheld => {}
+            }
+        }
+        // One that has died meanwhile may have listed fewer children than it had.
+        if !self.is_alive(node)? {
+            self.moved = true;
         }
         Ok(())
     }
 
-    fn orphans(&mut self, scope: Scope, orphans: &[i32]) -> io::Result<()> {
-        let own = self.ground.own;
-        let claim = self.ground.claim;
-        let is_in_scope = |stat: &Stat| match scope {
-            Scope::Session { leader, .. } => stat.session == leader.0,
-            Scope::Unclaimed => claim(stat.session) == Claim::Nobody,
-        };
-        for &orphan in orphans {
-            if self.is_over_budget() {
-                self.census.cut = true;
-                return Ok(());
-            }
-            match self.hold(orphan, |stat| stat.parent == own && is_in_scope(stat))? {
-                Some(process) => self.admit(process),
-                None => self.note_dying(orphan, is_in_scope),
-            }
-        }
-        Ok(())
+    fn node(&self, node: Option<usize>) -> Option<&Node> {
+        node.and_then(|index| self.nodes.get(index))
     }
 
-    /// A dead orphan keeps its session id until the main thread has reaped it.
-    fn note_dying(&mut self, pid: i32, is_in_scope: impl Fn(&Stat) -> bool) {
-        if let Ok(stat) = proc::stat(pid)
-            && stat.parent == self.ground.own
-            && is_in_scope(&stat)
-        {
-            self.census.dying = true;
+    /// Whether a node lives. The leader counts as alive: its number is pinned, and what it
+    /// leaves is listed among the orphans after it.
+    fn is_alive(&self, node: Option<usize>) -> io::Result<bool> {
+        match self.node(node) {
+            Some(node) => Ok(!node.process.is_dead()?),
+            None => Ok(true),
         }
-    }
-
-    fn descend(&mut self) -> io::Result<()> {
-        while let Some(member) = self.census.members.get(self.at) {
-            let pid = member.pid();
-            let index = self.at;
-            self.at += 1;
-            if self.is_over_budget() {
-                self.census.cut = true;
-                return Ok(());
-            }
-            self.children_of(pid.0, Some(index))?;
-        }
-        Ok(())
     }
 
     /// Without `children` files: everybody of the kernel session, in the whole of `/proc`.
-    fn everyone(&mut self, scope: Scope) -> io::Result<()> {
-        let own = self.ground.own;
-        let claim = self.ground.claim;
-        let mut pids = VecDeque::from(proc::all_pids()?);
-        while let Some(pid) = pids.pop_front() {
-            if self.census.members.len() >= MOST_HELD {
-                self.census.cut = true;
-                return Ok(());
-            }
-            let is_member = |stat: &Stat| match scope {
-                Scope::Session { leader, .. } => stat.session == leader.0 && stat.pid != leader.0,
-                Scope::Unclaimed => stat.parent == own && claim(stat.session) == Claim::Nobody,
-            };
+    fn everyone(&mut self) -> io::Result<()> {
+        for pid in proc::all_pids()? {
             // Two looks, because holding every process of the machine would be dear: the
             // first on the number, the second, which counts, on the held process.
             let Ok(stat) = proc::stat(pid) else { continue };
-            if is_member(&stat)
-                && let Some(process) = self.hold(pid, is_member)?
-            {
-                self.admit(process);
+            if !self.is_listed(&stat) {
+                continue;
+            }
+            if self.nodes.len() >= MOST_HELD {
+                self.census.cut = true;
+                return Ok(());
+            }
+            match self.hold(pid, stat.parent)? {
+                Held::Here(process) if self.is_listed(process.stat()) => self.admit(process, true),
+                Held::Here(_) | Held::Gone | Held::Unheld => {}
+                Held::Elsewhere => self.moved = true,
             }
         }
         Ok(())
+    }
+
+    fn is_listed(&self, stat: &Stat) -> bool {
+        match self.scope {
+            Scope::Session { leader, .. } => stat.session == leader.0 && stat.pid != leader.0,
+            Scope::Unclaimed => stat.parent == self.ground.own && self.is_in_scope(stat),
+        }
     }
 }
 

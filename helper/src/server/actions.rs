@@ -235,7 +235,7 @@ impl Server {
         let Some(Some((mut work, leader, exited))) = taken else {
             return Ok(false);
         };
-        self.unwatch(&mut work);
+        self.unwatch(&work);
         self.reserve.lift();
         let look = self.with_ground(|ground| work.look_at_session(&leader, !exited, force, ground));
         let watched = look.map(|look| self.watch_members(owner, &mut work, look, force));
@@ -291,13 +291,7 @@ impl Server {
 
     /// A watched member has died: when it was the last one that is watched, look again.
     pub(super) fn member_died(&mut self, owner: Owner, token: u64) -> Result<(), Fault> {
-        let take = |work: &mut Work| {
-            let at = work
-                .watched
-                .iter()
-                .position(|(watched, _)| *watched == token)?;
-            Some((work.watched.swap_remove(at).1, work.watched.is_empty()))
-        };
+        let take = |work: &mut Work| Some((work.take_dead(token)?, work.watched.is_empty()));
         let taken: Option<(Process, bool)> = match owner {
             Owner::Session(session) => self
                 .change(session, |record| record.body.work.as_mut().and_then(take))
@@ -317,9 +311,10 @@ impl Server {
         }
     }
 
-    pub(super) fn unwatch(&mut self, work: &mut Work) {
-        for (token, process) in std::mem::take(&mut work.watched) {
-            self.forget(process.pidfd(), token);
+    /// Stops the watch on members. They stay held, so that the next look knows who died.
+    pub(super) fn unwatch(&mut self, work: &Work) {
+        for (token, process) in &work.watched {
+            self.forget(process.pidfd(), *token);
         }
     }
 
@@ -331,10 +326,10 @@ impl Server {
             let work = record.body.work.take().unwrap_or_else(|| Work::new(now));
             Some((work, leader, record.body.exited, record.ending_cause()))
         });
-        let Some(Some((mut work, leader, exited, cause))) = taken else {
+        let Some(Some((work, leader, exited, cause))) = taken else {
             return Ok(());
         };
-        self.unwatch(&mut work);
+        self.unwatch(&work);
         let found = self.count(leader.pid(), !exited)?;
         let mut survivors: Vec<Survivor> = work.explain(&found.members);
         survivors.extend(found.unpinned.iter().map(explain_unpinned));
@@ -369,8 +364,8 @@ impl Server {
         let work = self
             .change(session, |record| record.body.work.take())
             .flatten();
-        if let Some(mut work) = work {
-            self.unwatch(&mut work);
+        if let Some(work) = work {
+            self.unwatch(&work);
         }
         let Ok(record) = self.table.get(session) else {
             return Ok(());

@@ -186,7 +186,7 @@ impl Server {
             (true, true) => Force::Kill,
             (true, false) => Force::Signal(libc::SIGTERM),
         };
-        self.unwatch(&mut work);
+        self.unwatch(&work);
         self.reserve.lift();
         let look = self.with_ground(|ground| work.look_at_unclaimed(force, ground));
         let watched = look.map(|look| self.watch_members(Owner::Sweep, &mut work, look, force));
@@ -238,8 +238,8 @@ impl Server {
             .closing
             .as_mut()
             .and_then(|closing| closing.sweep.take());
-        let Some(mut work) = taken else { return };
-        self.unwatch(&mut work);
+        let Some(work) = taken else { return };
+        self.unwatch(&work);
         self.timers.cancel_all(Owner::Sweep);
         let ending = work.all_gone(
             Cause::Shutdown,

@@ -1,7 +1,13 @@
 //! The helper at its limits: a typed refusal, no leak, and the next spawn works.
 
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
 use foster_protocol::{Reject, Reply, Step};
-use foster_tests::{Command, Link, Stage, Tracer, is_root, note_not_run};
+use foster_tests::{Command, Link, Stage, Tracer, is_root, note_not_run, pass};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 fn assert_serves(stage: &Stage, link: &mut Link) {
     let running = link.spawn(stage.sh("exit 5"));
@@ -44,7 +50,7 @@ fn descriptors_that_do_not_fit_are_a_typed_refusal_and_leak_nothing_over_a_thous
     }
     assert_serves(&stage, &mut link);
     link.assert_idle();
-    assert_eq!(link.descriptors(), before);
+    link.assert_descriptors(before);
 }
 
 #[test]
@@ -75,7 +81,7 @@ fn sessions_that_use_up_every_descriptor_end_in_a_typed_refusal_and_the_next_spa
         assert_serves(&stage, &mut link);
     }
     link.assert_idle();
-    assert_eq!(link.descriptors(), before);
+    link.assert_descriptors(before);
 }
 
 /// Whether it failed before a fork, or in it, for want of descriptors.
@@ -106,7 +112,8 @@ fn sessions_at_the_descriptor_limit_can_still_be_ended() {
         let spec = stage.bash("set -m; sleep 60 & sleep 60 & exec sleep 60");
         let (session, reply) = link.try_spawn(spec);
         if !matches!(reply, Reply::Spawned { .. }) {
-            break assert_typed(&reply);
+            assert_typed(&reply);
+            break link.close(session);
         }
         held.push(session);
         assert!(held.len() < 60, "the limit is never reached");
@@ -158,4 +165,36 @@ fn process_limit_is_a_typed_failure_and_the_next_spawn_works() {
     }
     link.assert_idle();
     assert_serves(&stage, &mut link);
+}
+
+#[test]
+fn reply_waits_while_too_many_descriptors_of_the_user_are_on_their_way_and_comes_after_it() {
+    if is_root() {
+        return note_not_run(
+            "too many descriptors on their way",
+            "root may have any number",
+        );
+    }
+    let stage = Stage::new();
+    let mut link = stage
+        .launch()
+        .through("with-limit", &["nofile=48"])
+        .greeted();
+    // Sent and not received: the kernel counts them for the user.
+    let (one, other) = UnixStream::pair().expect("a socket pair");
+    let spare = Tracer::new().1;
+    let number = [spare.as_raw_fd()];
+    for _ in 0..100 {
+        let rights = [ControlMessage::ScmRights(&number)];
+        let slices = [IoSlice::new(b".")];
+        let sent = sendmsg::<()>(one.as_raw_fd(), &slices, &rights, MsgFlags::empty(), None);
+        sent.expect("this process has a higher limit");
+    }
+    let (session, spawn) = link.start(stage.sh("exit 5"));
+    pass(Duration::from_millis(300));
+    assert!(!link.has_answer(spawn), "the reply carries a descriptor");
+    drop((one, other));
+    let reply = link.answer(spawn).reply;
+    assert!(matches!(reply, Reply::Spawned { .. }), "{reply:?}");
+    assert_eq!(link.exit(session).status, 5 << 8);
 }

@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
-use foster_protocol::Verdict;
-use foster_tests::{ANSWER, DEATH, Link, Stage};
+use foster_protocol::{Spec, Survivor, Verdict, Why};
+use foster_tests::{ANSWER, Command, DEATH, Link, Stage, Tracer};
 
 /// Launches a helper for which these calls fail.
 fn without(stage: &Stage, calls: &[&str]) -> Link {
     stage.launch().through("without-syscalls", calls).greeted()
+}
+
+fn assert_ends(link: &mut Link, spec: Spec) {
+    let (running, mut tracer) = link.spawn_traced(spec);
+    let ending = link.end(running.session, Duration::from_millis(300));
+    assert_eq!(ending.verdict, Verdict::AllGone, "{ending:?}");
+    tracer.wait_for_end(DEATH);
+    assert_eq!(link.exit(running.session).status, libc::SIGKILL);
+    link.close(running.session);
 }
 
 /// Everything that a helper of any kernel does.
@@ -17,13 +26,17 @@ fn assert_works(stage: &Stage, link: &mut Link) {
     link.close(running.session);
     link.spawn_failure(stage.command("/missing", &[]));
 
-    let spec = stage.bash("trap '' TERM; sleep 60 & set -m; sleep 60 & echo ready; wait; sleep 60");
-    let (running, mut tracer) = link.spawn_traced(spec);
-    let ending = link.end(running.session, Duration::from_millis(300));
-    assert_eq!(ending.verdict, Verdict::AllGone, "{ending:?}");
-    tracer.wait_for_end(DEATH);
-    assert_eq!(link.exit(running.session).status, libc::SIGKILL);
-    link.close(running.session);
+    assert_ends(
+        link,
+        stage.bash("trap '' TERM; sleep 60 & echo ready; wait; sleep 60"),
+    );
+    // Without pidfds a member outside the leader's group is pinned by nobody.
+    if link.probe().pidfd {
+        assert_ends(
+            link,
+            stage.bash("trap '' TERM; set -m; sleep 60 & echo ready; wait; sleep 60"),
+        );
+    }
 
     let (_, output) = link.output(stage.fixture("prints-descriptors", &[]));
     assert_eq!(String::from_utf8_lossy(&output).lines().count(), 3);
@@ -46,12 +59,10 @@ fn assert_works(stage: &Stage, link: &mut Link) {
 
 #[test]
 fn helper_without_clone3_ends_a_tree() {
-    for call in ["clone3", "clone3=EPERM"] {
-        let stage = Stage::new();
-        let mut link = without(&stage, &[call]);
-        assert!(!link.probe().clone3, "{call}");
-        assert_works(&stage, &mut link);
-    }
+    let stage = Stage::new();
+    let mut link = without(&stage, &["clone3"]);
+    assert!(!link.probe().clone3);
+    assert_works(&stage, &mut link);
 }
 
 #[test]
@@ -102,4 +113,30 @@ fn helper_without_any_of_them_ends_a_tree() {
     let calls = ["clone3", "pidfd_open", "pidfd_send_signal", "close_range"];
     let mut link = without(&stage, &calls);
     assert_works(&stage, &mut link);
+}
+
+#[test]
+fn helper_without_pidfds_names_the_member_that_it_cannot_signal_without_a_risk() {
+    let stage = Stage::new();
+    let mut link = without(&stage, &["clone3", "pidfd_open"]);
+    let (gate, release) = Tracer::gate();
+    let (mut tracer, writer) = Tracer::new();
+    let spec = stage.bash("set -m; cat <&3 >&1 & echo ready; wait");
+    let running = link.spawn(Command::new(spec).with(1, writer).with(3, gate));
+    tracer.line();
+    let ending = link.end(running.session, Duration::from_millis(300));
+    let is_honest = match ending.verdict {
+        Verdict::AllGone => ending.proof.is_some() && !tracer.is_held(),
+        Verdict::Incomplete => {
+            let whys: Vec<Why> = ending
+                .survivors
+                .iter()
+                .map(|Survivor { why, .. }| *why)
+                .collect();
+            whys == [Why::NotPinned]
+        }
+    };
+    assert!(is_honest, "{ending:?}");
+    drop(release);
+    tracer.wait_for_end(DEATH);
 }

@@ -106,7 +106,13 @@ fn linger_ends_the_rest_at_its_limit() {
 fn leave_releases_the_rest() {
     let stage = Stage::new();
     let mut link = stage.link();
-    let (running, mut tracer) = link.spawn_traced(leaves_member(&stage, OnExit::Leave));
+    let (gate, release) = Tracer::gate();
+    let (mut tracer, writer) = Tracer::new();
+    let spec = Spec {
+        on_exit: OnExit::Leave,
+        ..stage.sh("cat <&3 >&1 & echo ready; exit 3")
+    };
+    let running = link.spawn(Command::new(spec).with(1, writer).with(3, gate));
     let id = link.ask_end(running.session);
     let reply = link.answer(id).reply;
     assert_eq!(reply, Reply::Released { still_running: 1 });
@@ -114,7 +120,7 @@ fn leave_releases_the_rest() {
     link.hang_up();
     assert_eq!(link.exit_code(), 0);
     assert!(tracer.is_held(), "what was left outlives the helper");
-    foster_tests::end_released(stage.tag());
+    drop(release);
     tracer.wait_for_end(DEATH);
 }
 

@@ -1,7 +1,6 @@
 //! Every way to be refused: nothing happened, and the link goes on.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use foster_protocol::{
     Bytes, Feature, Field, How, Level, MAX_STRING, MAX_WAITING, Mapping, Micros, Reject, Reply,
@@ -347,7 +346,7 @@ fn requests_above_the_limit_are_rejected_while_the_others_go_on_waiting() {
         }
     );
     assert_eq!(link.ping().waiting, MAX_WAITING as u64);
-    link.end(session, Duration::ZERO);
+    link.signal(session, libc::SIGKILL, Target::Tree);
     for _ in 0..MAX_WAITING {
         let reply = link.next_answer().reply;
         assert!(matches!(reply, Reply::Exited { .. }), "{reply:?}");

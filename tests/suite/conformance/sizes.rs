@@ -11,11 +11,13 @@ fn echoed(link: &mut Link, spec: Spec) -> (Vec<u8>, Vec<u8>) {
     let (exit, output) = link.output(spec);
     assert_eq!(exit.status, 0);
     let end = output
-        .windows(2)
-        .position(|pair| pair == b"\0\n")
-        .expect("a line of arguments");
-    let (args, env) = output.split_at(end + 1);
-    (args.to_vec(), env.get(1..).expect("a newline").to_vec())
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("a length");
+    let (length, rest) = output.split_at(end);
+    let length = String::from_utf8_lossy(length).parse().expect("a length");
+    let (args, env) = rest.get(1..).expect("a newline").split_at(length);
+    (args.to_vec(), env.to_vec())
 }
 
 fn joined(strings: &[Bytes]) -> Vec<u8> {

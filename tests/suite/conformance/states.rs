@@ -1,11 +1,12 @@
 //! Which request is legal in which state: the table, asked cell by cell.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use foster_protocol::{
     How, Micros, Reject, Reply, Request, SessionId, Spec, StateName, Target, Until,
 };
-use foster_tests::{Link, Stage, Tracer};
+use foster_tests::{Command, Link, Stage, Tracer};
 
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -33,11 +34,35 @@ fn end(session: SessionId) -> Request {
     }
 }
 
-/// A session in which a member outlives the leader. The member lives while the tracer is held.
-fn exited(stage: &Stage, link: &mut Link) -> (SessionId, Tracer) {
-    let (running, tracer) = link.spawn_traced(stage.sh("sleep 60 & echo ready; exit 0"));
-    link.exit(running.session);
-    (running.session, tracer)
+/// A session in which a member outlives the leader. The member lives until the gate, which it
+/// reads from, is dropped, or until it is ended.
+#[derive(Debug)]
+struct Exited {
+    session: SessionId,
+    tracer: Tracer,
+    gate: OwnedFd,
+}
+
+impl Exited {
+    fn new(stage: &Stage, link: &mut Link) -> Self {
+        let (reader, gate) = Tracer::gate();
+        let (mut tracer, writer) = Tracer::new();
+        let spec = stage.sh("cat <&3 >&1 & echo ready; exit 0");
+        let running = link.spawn(Command::new(spec).with(1, writer).with(3, reader));
+        tracer.line();
+        link.exit(running.session);
+        Self {
+            session: running.session,
+            tracer,
+            gate,
+        }
+    }
+
+    /// Lets the member go and waits for its death.
+    fn let_go(mut self) {
+        drop(self.gate);
+        self.tracer.wait_for_end(foster_tests::DEATH);
+    }
 }
 
 #[test]
@@ -55,7 +80,8 @@ fn open_is_legal_only_while_prepared() {
         link.refusal(open(running.session)),
         illegal(StateName::Ended)
     );
-    let (session, _tracer) = exited(&stage, &mut link);
+    let member = Exited::new(&stage, &mut link);
+    let session = member.session;
     assert_eq!(link.refusal(open(session)), illegal(StateName::Exited));
     link.release(session);
     assert_eq!(link.refusal(open(session)), illegal(StateName::Released));
@@ -66,6 +92,7 @@ fn open_is_legal_only_while_prepared() {
         link.refusal(open(prepared.session)),
         illegal(StateName::Exited)
     );
+    member.let_go();
 }
 
 #[test]
@@ -84,7 +111,8 @@ fn signal_is_legal_while_running_exited_and_ending() {
     assert!(matches!(reply, Reply::Signalled { .. }), "{reply:?}");
     link.ended(ending, foster_tests::ANSWER);
 
-    let (session, mut tracer) = exited(&stage, &mut link);
+    let mut member = Exited::new(&stage, &mut link);
+    let session = member.session;
     let reply = link.ask(signal(session, Target::Tree));
     assert_eq!(reply, Reply::Signalled { reached: 1 });
     let term = How::Signal {
@@ -92,7 +120,7 @@ fn signal_is_legal_while_running_exited_and_ending() {
         to: Target::Tree,
     };
     link.ask(Request::Kill { session, how: term });
-    tracer.wait_for_end(foster_tests::DEATH);
+    member.tracer.wait_for_end(foster_tests::DEATH);
 }
 
 #[test]
@@ -100,15 +128,15 @@ fn signal_is_illegal_while_prepared_ended_released_and_failed() {
     let stage = Stage::new();
     let mut link = stage.link();
     let prepared = link.prepare(stage.sleeper());
-    let (released, _tracer) = exited(&stage, &mut link);
-    link.release(released);
-    let (ended, _tracer) = exited(&stage, &mut link);
-    link.end(ended, GRACE);
+    let released = Exited::new(&stage, &mut link);
+    link.release(released.session);
+    let ended = Exited::new(&stage, &mut link);
+    link.end(ended.session, GRACE);
     let (failed, _) = link.try_spawn(stage.command("/missing", &[]));
     let cells = [
         (prepared.session, StateName::Prepared),
-        (ended, StateName::Ended),
-        (released, StateName::Released),
+        (ended.session, StateName::Ended),
+        (released.session, StateName::Released),
         (failed, StateName::Failed),
     ];
     for (session, state) in cells {
@@ -116,6 +144,7 @@ fn signal_is_illegal_while_prepared_ended_released_and_failed() {
             assert_eq!(link.refusal(signal(session, to)), illegal(state), "{to:?}");
         }
     }
+    released.let_go();
 }
 
 #[test]
@@ -125,8 +154,8 @@ fn end_is_legal_from_prepared_to_ended_and_an_ended_session_answers_the_same() {
     let prepared = link.prepare(stage.sleeper());
     link.end(prepared.session, GRACE);
     let (running, _tracer) = link.spawn_traced(stage.sleeper());
-    let (exited, _tracer) = exited(&stage, &mut link);
-    for session in [running.session, exited] {
+    let exited = Exited::new(&stage, &mut link);
+    for session in [running.session, exited.session] {
         let ending = link.end(session, GRACE);
         assert_eq!(link.state(session), Some(StateName::Ended));
         assert_eq!(link.end(session, GRACE), ending);
@@ -138,27 +167,32 @@ fn end_is_legal_from_prepared_to_ended_and_an_ended_session_answers_the_same() {
 fn end_is_illegal_once_released_or_failed() {
     let stage = Stage::new();
     let mut link = stage.link();
-    let (released, _tracer) = exited(&stage, &mut link);
-    link.release(released);
-    assert_eq!(link.refusal(end(released)), illegal(StateName::Released));
+    let released = Exited::new(&stage, &mut link);
+    link.release(released.session);
+    assert_eq!(
+        link.refusal(end(released.session)),
+        illegal(StateName::Released)
+    );
     let (failed, _) = link.try_spawn(stage.command("/missing", &[]));
     assert_eq!(link.refusal(end(failed)), illegal(StateName::Failed));
+    released.let_go();
 }
 
 #[test]
 fn release_is_legal_from_exited_and_answers_the_same_again() {
     let stage = Stage::new();
     let mut link = stage.link();
-    let (session, mut tracer) = exited(&stage, &mut link);
+    let mut member = Exited::new(&stage, &mut link);
+    let session = member.session;
     assert_eq!(link.release(session), 1);
     assert_eq!(link.state(session), Some(StateName::Released));
     let again = link.ask(Request::Release { session });
     assert!(matches!(again, Reply::Released { .. }), "{again:?}");
-    assert!(tracer.is_held(), "what was released lives");
+    assert!(member.tracer.is_held(), "what was released lives");
     let id = link.ask_end(session);
     let reply = link.answer(id).reply;
     assert!(matches!(reply, Reply::Released { .. }), "{reply:?}");
-    drop_released(&stage, tracer);
+    member.let_go();
 }
 
 #[test]
@@ -274,9 +308,10 @@ fn close_of_a_session_answers_those_who_wait_and_then_forgets_it() {
 fn close_of_an_exited_session_ends_the_rest() {
     let stage = Stage::new();
     let mut link = stage.link();
-    let (session, mut tracer) = exited(&stage, &mut link);
+    let mut member = Exited::new(&stage, &mut link);
+    let session = member.session;
     link.close(session);
-    tracer.wait_for_end(foster_tests::DEATH);
+    member.tracer.wait_for_end(foster_tests::DEATH);
     link.assert_idle();
 }
 
@@ -284,16 +319,11 @@ fn close_of_an_exited_session_ends_the_rest() {
 fn close_of_a_released_session_ends_nothing() {
     let stage = Stage::new();
     let mut link = stage.link();
-    let (session, mut tracer) = exited(&stage, &mut link);
+    let mut member = Exited::new(&stage, &mut link);
+    let session = member.session;
     link.release(session);
     link.close(session);
     assert_eq!(link.state(session), None);
-    assert!(tracer.is_held(), "what was released lives");
-    drop_released(&stage, tracer);
-}
-
-/// Ends what a test has released: the only member is a `sleep` of this stage.
-fn drop_released(stage: &Stage, mut tracer: Tracer) {
-    foster_tests::end_released(stage.tag());
-    tracer.wait_for_end(foster_tests::DEATH);
+    assert!(member.tracer.is_held(), "what was released lives");
+    member.let_go();
 }

@@ -1,0 +1,20 @@
+//! The guarantees, with real processes: nothing of a command is left, whoever dies.
+
+#[path = "guarantees/controls.rs"]
+mod controls;
+#[path = "guarantees/ground.rs"]
+mod ground;
+#[path = "guarantees/helper_lost.rs"]
+mod helper_lost;
+#[path = "guarantees/host_death.rs"]
+mod host_death;
+#[path = "guarantees/hosts.rs"]
+mod hosts;
+#[path = "guarantees/library.rs"]
+mod library;
+#[path = "guarantees/matrix.rs"]
+mod matrix;
+#[path = "guarantees/same_signals.rs"]
+mod same_signals;
+#[path = "guarantees/shapes.rs"]
+mod shapes;

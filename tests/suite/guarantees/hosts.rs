@@ -1,0 +1,93 @@
+//! Hosts in unusual circumstances: their sessions live as long as they do, and no longer.
+
+use std::time::{Duration, Instant};
+
+use foster_tests::{DEATH, Host, Process, Program, SETTLE, Stage, Tracer, clean_up, eventually, proc};
+
+use crate::shapes::{GRACE, MARGIN, assert_in_time, time_to_end};
+
+#[test]
+fn sessions_are_gone_at_once_though_a_forked_stranger_keeps_the_socket() {
+    assert_in_time("the session", GRACE + MARGIN, || {
+        let stage = Stage::new();
+        let program = Program::fixture(&stage, "host-with-stranger");
+        let mut host = Host::started(program, 2);
+        host.process.signal(libc::SIGKILL);
+        let time = time_to_end(&mut host.process.stdout, Instant::now());
+        host.helper.wait_for_death(DEATH);
+        let strangers = host.members("stranger");
+        assert!(strangers.iter().all(foster_tests::Witness::is_alive));
+        clean_up(strangers);
+        time
+    });
+}
+
+#[test]
+fn sessions_outlive_the_thread_that_launched_and_spawned_them() {
+    let stage = Stage::new();
+    let program = Program::fixture(&stage, "host-of-a-thread");
+    let mut host = Host::started(program, 2);
+    let tasks = format!("/proc/{}/task", host.process.pid());
+    eventually("the thread has ended", SETTLE, || {
+        std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() == 1)
+    });
+    host.process.stdout.assert_held_for(Duration::from_millis(300));
+    assert!(host.helper.is_alive(), "the helper");
+    let sleepers = host.members("sleeper");
+    assert_eq!(sleepers.len(), 2);
+    assert!(sleepers.iter().all(foster_tests::Witness::is_alive));
+    host.process.signal(libc::SIGKILL);
+    host.process.stdout.wait_for_end(DEATH);
+    host.helper.wait_for_death(DEATH);
+}
+
+#[test]
+fn released_session_survives_its_host_and_its_sibling_does_not() {
+    let stage = Stage::new();
+    let (mut released, writer) = Tracer::new();
+    let program = Program::fixture(&stage, "host-that-releases");
+    let mut host = Host::started_with_stderr(program, writer, 2);
+    // The command and its background job: both were let go, and both are this test's to end.
+    let mut released_members = host.members.remove("released").unwrap_or_default();
+    let leader = released_members.pop().expect("its pid");
+    let job = foster_tests::only_child_of(leader.pid());
+    host.process.signal(libc::SIGKILL);
+    host.process.stdout.wait_for_end(DEATH);
+    host.helper.wait_for_death(DEATH);
+    host.members("kept").iter().for_each(|kept| kept.wait_for_death(DEATH));
+    released.assert_held_for(GRACE + MARGIN);
+    assert!(leader.is_alive() && job.is_alive(), "both of the session");
+    assert_eq!(proc::stat(job.pid()).map(|stat| stat.parent), Some(leader.pid()));
+    clean_up(&[job]);
+    leader.wait_for_death(DEATH);
+    released.wait_for_end(DEATH);
+}
+
+#[test]
+fn helper_and_session_of_a_first_process_that_aborts_are_gone() {
+    let stage = Stage::new();
+    let program = Program::fixture(&stage, "in-pid-namespace")
+        .args(["first", "--"])
+        .arg(foster_tests::places::fixture("host-with-sessions"))
+        .arg("4");
+    let Some(mut process) = start_in_namespace(program) else {
+        return;
+    };
+    // The pids that it says are those of its namespace: only the pipe is of use here.
+    while process.stdout.line() != "ready" {}
+    process.say("abort");
+    process.stdout.wait_for_end(DEATH);
+    let status = process.wait(DEATH);
+    assert!(!status.success(), "{status}");
+}
+
+/// Starts a program in a namespace of its own; none where none can be had, which is said.
+fn start_in_namespace(program: Program) -> Option<Process> {
+    let mut process = program.start();
+    let line = process.stdout.line();
+    if line == "inside" {
+        return Some(process);
+    }
+    foster_tests::not_run("a host that is the first process", &line);
+    None
+}

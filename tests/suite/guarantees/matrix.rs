@@ -1,0 +1,162 @@
+//! The matrix of `foster run`: every shape, every event, nothing left.
+
+use std::time::{Duration, Instant};
+
+use foster_tests::{DEATH, Process, Program, Stage, Witness, only_child_of};
+
+use crate::shapes::{GRACE, GRACE_WORD, Leader, MARGIN, SHAPES, Shape, assert_in_time, time_to_end};
+
+/// A run of `foster` whose member runs.
+struct Run {
+    process: Process,
+    foster: Witness,
+    helper: Witness,
+    member: Witness,
+}
+
+impl Run {
+    /// Starts `foster` as a child of the test.
+    fn start(stage: &Stage, options: &[&str], shape: Shape, leader: Leader) -> Self {
+        let process = program(stage, options, shape, leader).start();
+        let foster = Witness::of(process.pid());
+        Self::found(process, foster, shape)
+    }
+
+    /// Starts `foster` as a child of a parent that does nothing.
+    fn start_below_a_parent(stage: &Stage, shape: Shape) -> Self {
+        let program = program(stage, &[], shape, Leader::Waits);
+        let process = program.below_a_parent(stage).start();
+        let foster = only_child_of(process.pid());
+        Self::found(process, foster, shape)
+    }
+
+    fn found(mut process: Process, foster: Witness, shape: Shape) -> Self {
+        let member = shape.member(&mut process.stdout);
+        let helper = only_child_of(foster.pid());
+        Self {
+            process,
+            foster,
+            helper,
+            member,
+        }
+    }
+
+    /// Waits until foster, its helper and every member are dead, and gives the time since.
+    fn time_to_end(&mut self, since: Instant) -> Duration {
+        let time = time_to_end(&mut self.process.stdout, since);
+        self.member.wait_for_death(DEATH);
+        self.foster.wait_for_death(DEATH);
+        self.helper.wait_for_death(DEATH);
+        time
+    }
+}
+
+fn program(stage: &Stage, options: &[&str], shape: Shape, leader: Leader) -> Program {
+    Program::foster(stage, &["--grace", GRACE_WORD])
+        .args(options)
+        .args(shape.command(leader))
+}
+
+/// Runs the event for every shape; it gives the moment from which the time counts.
+fn for_every_shape(event: impl Fn(&Stage, Shape) -> (Run, Instant)) {
+    for shape in SHAPES {
+        assert_in_time(&format!("{shape:?}"), GRACE + MARGIN, || {
+            let stage = Stage::new();
+            let (mut run, since) = event(&stage, shape);
+            run.time_to_end(since)
+        });
+    }
+}
+
+#[test]
+fn nothing_is_left_when_the_root_exits() {
+    for_every_shape(|stage, shape| {
+        let mut run = Run::start(stage, &[], shape, Leader::Exits);
+        run.process.say("go");
+        let since = Instant::now();
+        assert_eq!(run.process.wait(DEATH).code(), Some(0), "{shape:?}");
+        (run, since)
+    });
+}
+
+#[test]
+fn nothing_is_left_when_the_root_kills_itself() {
+    for_every_shape(|stage, shape| {
+        let mut run = Run::start(stage, &[], shape, Leader::KillsItself);
+        run.process.say("go");
+        let since = Instant::now();
+        assert_eq!(run.process.wait(DEATH).code(), Some(137), "{shape:?}");
+        (run, since)
+    });
+}
+
+#[test]
+fn nothing_is_left_when_foster_is_sent_term() {
+    for_every_shape(|stage, shape| {
+        let mut run = Run::start(stage, &[], shape, Leader::Waits);
+        run.process.signal(libc::SIGTERM);
+        let since = Instant::now();
+        assert_eq!(run.process.wait(DEATH).code(), Some(143), "{shape:?}");
+        (run, since)
+    });
+}
+
+#[test]
+fn nothing_is_left_when_the_root_leaves_at_term_and_a_member_ignores_it() {
+    for_every_shape(|stage, shape| {
+        let mut run = Run::start(stage, &[], shape, Leader::LeavesAtTerm);
+        run.process.signal(libc::SIGTERM);
+        let since = Instant::now();
+        assert_eq!(run.process.wait(DEATH).code(), Some(0), "{shape:?}");
+        (run, since)
+    });
+}
+
+#[test]
+fn nothing_is_left_when_the_timeout_is_reached() {
+    for_every_shape(|stage, shape| {
+        let timeout = Duration::from_millis(600);
+        let mut run = Run::start(stage, &["-t", "600ms"], shape, Leader::LeavesAtTerm);
+        // The member runs since less than the timeout, so that this is no later than its end.
+        let since = Instant::now() + timeout;
+        assert_eq!(run.process.wait(DEATH).code(), Some(124), "{shape:?}");
+        (run, since)
+    });
+}
+
+#[test]
+fn nothing_is_left_when_foster_is_killed() {
+    for_every_shape(|stage, shape| {
+        let run = Run::start(stage, &[], shape, Leader::Waits);
+        run.foster.signal(libc::SIGKILL);
+        (run, Instant::now())
+    });
+}
+
+#[test]
+fn nothing_is_left_when_foster_is_killed_and_the_root_leaves_at_term() {
+    for_every_shape(|stage, shape| {
+        let run = Run::start(stage, &[], shape, Leader::LeavesAtTerm);
+        run.foster.signal(libc::SIGKILL);
+        (run, Instant::now())
+    });
+}
+
+#[test]
+fn nothing_is_left_when_the_parent_of_foster_alone_is_killed() {
+    for_every_shape(|stage, shape| {
+        let run = Run::start_below_a_parent(stage, shape);
+        run.process.signal(libc::SIGKILL);
+        (run, Instant::now())
+    });
+}
+
+#[test]
+fn nothing_is_left_when_foster_and_its_parent_are_killed_at_once() {
+    for_every_shape(|stage, shape| {
+        let run = Run::start_below_a_parent(stage, shape);
+        run.process.signal(libc::SIGKILL);
+        run.foster.signal(libc::SIGKILL);
+        (run, Instant::now())
+    });
+}
