@@ -275,6 +275,11 @@ impl Work {
         (members.into_iter().take(MOST_WATCHED).collect(), all)
     }
 
+    /// Nobody has been noted, because nobody has been looked for.
+    pub(crate) fn has_not_looked(&self) -> bool {
+        self.rounds == 0
+    }
+
     /// How many living members the looks have met.
     pub(crate) fn reached(&self) -> u32 {
         u32::try_from(self.noted.len()).unwrap_or(u32::MAX)

@@ -87,16 +87,14 @@ fn serve(ready: Ready) -> io::Result<u8> {
             drop(done_sender);
             code
         })?;
+    // The server thread has inherited the mask: handlers run on this thread alone.
+    sys::own::unblock_all_signals()?;
     orphans.reap_until_done()?;
     Ok(server.join().unwrap_or(INTERNAL))
 }
 
 /// The server thread. A fault of any kind still ends the sessions.
 fn serve_sessions(start: Start) -> u8 {
-    if let Err(error) = sys::own::block_all_signals() {
-        complain(&error);
-        return SYSTEM;
-    }
     let mut server = match Server::new(start) {
         Ok(server) => server,
         Err(error) => {

@@ -175,7 +175,7 @@ pub(crate) fn next(
         // The child may have got through exec before KILL reached it.
         (S::Aborting, E::Executed) => to(S::Killing, &[A::ReplySpawned, A::BeginKill]),
         (S::Aborting, E::NeverRan) => to(S::Aborting, &[A::ReplyFailed]),
-        (S::Aborting, E::LeaderExited) => to(S::Killing, &[A::ReplyFailed, A::Look]),
+        (S::Aborting, E::LeaderExited) => to(S::Killing, &[A::ReplyFailed, A::BeginKill]),
         (S::Aborting, E::HardLimit) => to(S::Ended, &[A::ReplyFailed, A::AnswerEnd]),
 
         (S::Graceful, E::LeaderExited) => to(S::Graceful, &[A::AnswerExit, A::Look]),

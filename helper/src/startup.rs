@@ -75,6 +75,8 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
     own::close_all_but(&[control.as_fd()]).during("close inherited descriptors")?;
     own::point_at_null(&[0, 1]).during("open /dev/null")?;
     own::reset_signals().during("reset signals")?;
+    // What is sent from here on waits for the handlers.
+    own::block_all_signals().during("block signals")?;
     std::env::set_current_dir("/").during("change to /")?;
     own::new_session().during("make a session")?;
     own::become_subreaper().during("become a subreaper")?;

@@ -12,8 +12,12 @@ mod host_death;
 mod hosts;
 #[path = "guarantees/library.rs"]
 mod library;
+#[path = "guarantees/load.rs"]
+mod load;
 #[path = "guarantees/matrix.rs"]
 mod matrix;
+#[path = "guarantees/privacy.rs"]
+mod privacy;
 #[path = "guarantees/same_signals.rs"]
 mod same_signals;
 #[path = "guarantees/shapes.rs"]

@@ -140,7 +140,7 @@ impl Server {
     }
 
     /// Takes up the orders of an ending: those of a request, or of the leader's exit.
-    fn take_up(&mut self, session: SessionId) -> Option<(Orders, bool)> {
+    fn take_up(&mut self, session: SessionId) -> Option<Orders> {
         self.timers.cancel(Owner::Session(session), Alarm::Linger);
         let now = self.now;
         self.change(session, |record| {
@@ -152,16 +152,16 @@ impl Server {
                 .work
                 .get_or_insert_with(|| Work::new(now))
                 .begin(now);
-            (orders, record.body.exited)
+            orders
         })
     }
 
     fn begin_grace(&mut self, session: SessionId) -> Result<(), Fault> {
-        let Some((orders, exited)) = self.take_up(session) else {
+        let Some(orders) = self.take_up(session) else {
             return Ok(());
         };
-        // With the leader gone there is often nobody to signal.
-        if exited && self.look_with(session, Force::None)? {
+        // Who is there is noted before a signal ends them; often nobody is.
+        if self.look_with(session, Force::None)? {
             return Ok(());
         }
         if orders.is_at_once() {
@@ -184,6 +184,13 @@ impl Server {
         let owner = Owner::Session(session);
         self.timers.cancel(owner, Alarm::Grace);
         self.timers.set(owner, Alarm::Hard, self.now, HARD_LIMIT);
+        let is_new = self.table.get(session).is_ok_and(|record| {
+            let work = record.body.work.as_ref();
+            work.is_some_and(Work::has_not_looked)
+        });
+        if is_new && self.look_with(session, Force::None)? {
+            return Ok(());
+        }
         self.look_with(session, Force::Kill).map(|_| ())
     }
 

@@ -194,6 +194,8 @@ impl Server {
         self.reserve.lift();
         let mut once = Work::new(self.now);
         let look = self.with_ground(|ground| {
+            // Who is there is counted before the signal ends them.
+            once.look_at_session(&leader, !exited, Force::None, ground)?;
             once.look_at_session(&leader, !exited, Force::Plain(number), ground)
         });
         self.reserve.restore();

@@ -265,6 +265,7 @@ fn execute(orders: &Orders, surroundings: &Surroundings) -> Failure {
         return (Step::Exec, error);
     }
     let mut remembered = None;
+    let mut missing = libc::ENOENT;
     for candidate in &orders.candidates {
         let (arguments, environment) = (orders.arguments.as_ptr(), orders.environment.as_ptr());
         // SAFETY: both are null-terminated arrays of C strings, by the type `Strings`.
@@ -274,12 +275,15 @@ fn execute(orders: &Orders, surroundings: &Surroundings) -> Failure {
                 remembered = remembered.or(Some((Step::Interpreter, error)));
             }
             Some(libc::EACCES) => remembered = remembered.or(Some((Step::Exec, error))),
-            // The next candidate may be there.
+            // The next candidate may be there. Where there is none, this is the answer.
+            Some(errno @ (libc::ENOENT | libc::ENOTDIR)) if orders.candidates.len() == 1 => {
+                missing = errno;
+            }
             Some(libc::ENOENT | libc::ENOTDIR) => {}
             _ => return (Step::Exec, error),
         }
     }
-    remembered.unwrap_or((Step::Exec, io::Error::from_raw_os_error(libc::ENOENT)))
+    remembered.unwrap_or((Step::Exec, io::Error::from_raw_os_error(missing)))
 }
 
 /// The helper ignores SIGPIPE, and exec keeps what is ignored. Handlers are gone already where

@@ -147,11 +147,7 @@ pub(crate) fn reset_signals() -> io::Result<()> {
         };
         raw::set_disposition(number, disposition)?;
     }
-    Ok(pthread_sigmask(
-        SigmaskHow::SIG_SETMASK,
-        Some(&SigSet::empty()),
-        None,
-    )?)
+    unblock_all_signals()
 }
 
 /// Blocks every signal in the calling thread.
@@ -163,6 +159,19 @@ pub(crate) fn block_all_signals() -> io::Result<()> {
     Ok(pthread_sigmask(
         SigmaskHow::SIG_SETMASK,
         Some(&SigSet::all()),
+        None,
+    )?)
+}
+
+/// Lets every signal in again in the calling thread.
+///
+/// # Errors
+///
+/// What `pthread_sigmask(3)` says.
+pub(crate) fn unblock_all_signals() -> io::Result<()> {
+    Ok(pthread_sigmask(
+        SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::empty()),
         None,
     )?)
 }

@@ -28,7 +28,7 @@ fn start_recorder(stage: &Stage, options: &[&str]) -> Process {
 fn each_ending_signal_is_passed_on_and_is_the_exit_code() {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         let stage = Stage::new();
-        let mut process = start(&stage, &[], "ulimit -c 0; echo ready; exec sleep 60");
+        let process = start(&stage, &[], "ulimit -c 0; echo ready; exec sleep 60");
         process.signal(number);
         let finished = process.finish(DEATH);
         assert_eq!(finished.code(), 128 + number, "{finished:?}");

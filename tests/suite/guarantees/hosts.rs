@@ -91,3 +91,16 @@ fn start_in_namespace(program: Program) -> Option<Process> {
     foster_tests::not_run("a host that is the first process", &line);
     None
 }
+
+#[test]
+fn host_that_ignores_child_signals_and_blocks_all_ends_its_sessions_as_any() {
+    let stage = Stage::new();
+    let program = Program::fixture(&stage, "with-dirty-signals")
+        .arg("--")
+        .arg(foster_tests::places::fixture("host-with-sessions"))
+        .arg("4");
+    let mut host = Host::started(program, 4);
+    host.process.signal(libc::SIGKILL);
+    host.process.stdout.wait_for_end(DEATH);
+    host.helper.wait_for_death(DEATH);
+}
