@@ -64,7 +64,7 @@ class Helper:
                 return body[12:]
 
 helper = Helper(sys.argv[1])
-helper.reply(helper.send(HELLO, struct.pack("<I", VERSION) + text(b"minimal")), WELCOME)
+helper.reply(helper.send(HELLO, struct.pack("<I", VERSION) + text(b"minimal") + b"\0"), WELCOME)
 argv = [os.fsencode(arg) for arg in sys.argv[2:]]
 env = [key + b"=" + value for key, value in os.environb.items()]
 session = struct.pack("<Q", 1)

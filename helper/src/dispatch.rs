@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use foster_protocol::{
-    Bytes, Feature, Field, Level, LevelChoice, MAX_STRING, Mapping, Reject, Seal, Sealed, Spec,
-    TreeLimits,
+    Availability, Bytes, Containment, Feature, Field, Level, LevelChoice, MAX_STRING, Mapping,
+    Missing, Reject, Seal, Sealed, Spec, TreeLimits,
 };
 
 use crate::session::State;
@@ -117,13 +117,33 @@ pub(crate) fn check_spec(
             what: Feature::TreeLimits,
         });
     }
-    if let Some(level) = spec.require.filter(|level| *level > Level::Group) {
-        return Err(Reject::LevelUnavailable {
-            level,
-            errno: libc::ENOSYS,
-        });
-    }
     seal.map_or(Ok(()), |seal| check_seal(spec, seal, own))
+}
+
+/// The level that a session gets: the one that is asked for, or what is left of it. A level
+/// that is required and cannot be had is refused, and never weakened.
+pub(crate) fn choose_level(spec: &Spec, levels: &[Availability]) -> Result<Containment, Reject> {
+    let asked = match spec.level {
+        // What changes nothing of what a command sees.
+        LevelChoice::Auto => Level::Cgroup,
+        LevelChoice::Exactly(level) => level,
+    };
+    let asked = spec.require.map_or(asked, |required| asked.max(required));
+    let mut containment = Containment {
+        level: Level::Group,
+        missing: Vec::new(),
+    };
+    for &Availability { level, errno, .. } in levels.iter().filter(|one| one.level <= asked) {
+        if errno == 0 {
+            containment.level = level;
+            continue;
+        }
+        if spec.require == Some(level) {
+            return Err(Reject::LevelUnavailable { level, errno });
+        }
+        containment.missing.push(Missing { level, errno });
+    }
+    Ok(containment)
 }
 
 /// Every passed descriptor is referred to, and every target is one number below the limit.
@@ -186,17 +206,16 @@ fn check_seal(spec: &Spec, seal: &Seal, own: Own) -> Result<(), Reject> {
     {
         return refuse(Sealed::Program);
     }
-    // What runs is decided by the level that can be had, never above the one asked for.
-    let asked = match spec.level {
-        LevelChoice::Auto => Level::Group,
-        LevelChoice::Exactly(level) => level,
-    };
-    if seal
-        .levels
-        .as_ref()
-        .is_some_and(|levels| !levels.contains(&asked))
-    {
-        return refuse(Sealed::Level);
+    Ok(())
+}
+
+/// Checks the level that a session would get.
+pub(crate) fn check_sealed_level(level: Level, seal: Option<&Seal>) -> Result<(), Reject> {
+    let levels = seal.and_then(|seal| seal.levels.as_ref());
+    if levels.is_some_and(|levels| !levels.contains(&level)) {
+        return Err(Reject::NotPermitted {
+            what: Sealed::Level,
+        });
     }
     Ok(())
 }

@@ -336,6 +336,7 @@ impl Work {
             members: members.collect(),
             survivors: Vec::new(),
             unattributed: Vec::new(),
+            peaks: None,
             rounds: self.rounds,
             took: Micros::from(now.saturating_duration_since(self.started)),
         }
@@ -425,7 +426,8 @@ fn is_denied(result: io::Result<()>) -> bool {
 
 /// What an empty census proves.
 fn proof(found: &Census, ground: &Ground<'_>) -> Proof {
-    match (ground.adopted.is_some(), found.orphan_free) {
+    match (ground.orphans.is_some(), found.orphan_free) {
+        (true, true) if ground.all_ours => Proof::KeeperNoChildren,
         (true, true) => Proof::NoOrphans,
         (true, false) => Proof::SessionEmpty,
         (false, _) => Proof::SessionScanEmpty,

@@ -10,6 +10,7 @@
 mod contain;
 mod dispatch;
 mod ending;
+mod keeper;
 mod log;
 mod orphans;
 mod reserve;
@@ -26,8 +27,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use orphans::{Orphans, Shared};
-use server::{Fault, Server, Start};
+use orphans::{Orphans, Reaper, Shared};
+use server::{Fault, Role, Server, Start};
 use startup::{Ready, Refusal};
 
 /// A hangup or a shutdown was handled.
@@ -78,7 +79,12 @@ fn serve(ready: Ready) -> io::Result<u8> {
     let (done, done_sender) = nix::unistd::pipe()?;
     let wake_always = !ready.context.features.pidfd;
     let orphans = Orphans::new(Arc::clone(&shared), done, wake_always)?;
-    let start = Start { ready, shared };
+    let reaper = Reaper::MainThread(shared);
+    let start = Start {
+        ready,
+        reaper,
+        role: Role::Helper,
+    };
     let server = thread::Builder::new()
         .name("server".to_owned())
         .spawn(move || {
@@ -95,15 +101,21 @@ fn serve(ready: Ready) -> io::Result<u8> {
 
 /// The server thread. A fault of any kind still ends the sessions.
 fn serve_sessions(start: Start) -> u8 {
-    let mut server = match Server::new(start) {
+    let server = match Server::new(start) {
         Ok(server) => server,
         Err(error) => {
             complain(&error);
             return SYSTEM;
         }
     };
-    let served = catch_unwind(AssertUnwindSafe(|| server.serve()));
+    run_server(server, Server::serve)
+}
+
+/// Runs a server to its end, whatever that is.
+fn run_server(mut server: Server, run: impl FnOnce(&mut Server) -> Result<(), Fault>) -> u8 {
+    let served = catch_unwind(AssertUnwindSafe(|| run(&mut server)));
     let code = match served {
+        Ok(Err(Fault::Born(birth))) => keeper::live(*birth, &server.into_reaper()),
         Ok(Ok(())) if server.is_broken() => return WRONG_USE,
         Ok(Ok(())) => return DONE,
         Ok(Err(Fault::Invariant(illegal))) => {

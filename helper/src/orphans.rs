@@ -6,15 +6,16 @@
 //! allocates nothing and takes no lock, so that a fork by the server thread copies none.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use signal_hook::SigId;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::low_level::pipe;
+use signal_hook::low_level::{pipe, unregister};
 
 use crate::sys::own;
 use crate::sys::wake::Wake;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) reaped: AtomicU64,
     /// How many of the noted signals have come.
     pub(crate) signals: AtomicU64,
+    /// What a fork of this process has to take back.
+    handlers: OnceLock<Vec<SigId>>,
 }
 
 impl Shared {
@@ -40,7 +43,74 @@ impl Shared {
             wake: Wake::new()?,
             reaped: AtomicU64::new(0),
             signals: AtomicU64::new(0),
+            handlers: OnceLock::new(),
         })
+    }
+
+    /// Takes back the handlers that a fork has copied: they would write to the pipes of the
+    /// process that it was forked from.
+    pub(crate) fn unregister(&self) {
+        for handler in self.handlers.get().into_iter().flatten() {
+            unregister(*handler);
+        }
+    }
+}
+
+/// Who reaps orphans, and how the server learns of it.
+pub(crate) enum Reaper {
+    /// The main thread.
+    MainThread(Arc<Shared>),
+    /// The server's own thread, which is the only one: a byte comes for every signal.
+    Server(UnixStream),
+}
+
+impl Reaper {
+    /// For a process with one thread: installs its handlers.
+    pub(crate) fn on_this_thread() -> io::Result<Self> {
+        let (signals, sender) = UnixStream::pair()?;
+        signals.set_nonblocking(true)?;
+        for signal in NOTED.into_iter().chain([SIGCHLD]) {
+            pipe::register(signal, sender.try_clone()?)?;
+        }
+        Ok(Self::Server(signals))
+    }
+
+    /// Readable when there is something to look at.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::MainThread(shared) => shared.wake.as_fd(),
+            Self::Server(signals) => signals.as_fd(),
+        }
+    }
+
+    /// Empties what is readable. What it announced is looked for afterwards.
+    pub(crate) fn clear(&self) {
+        match self {
+            Self::MainThread(shared) => shared.wake.clear(),
+            Self::Server(signals) => {
+                drain(signals);
+            }
+        }
+    }
+
+    /// Takes back the handlers in a fork.
+    pub(crate) fn unregister(&self) {
+        match self {
+            Self::MainThread(shared) => shared.unregister(),
+            // A keeper forks no keepers.
+            Self::Server(_) => {}
+        }
+    }
+
+    /// How many orphans the main thread has reaped, and how many signals it has noted.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        match self {
+            Self::MainThread(shared) => (
+                shared.reaped.load(Ordering::Relaxed),
+                shared.signals.load(Ordering::Relaxed),
+            ),
+            Self::Server(_) => (0, 0),
+        }
     }
 }
 
@@ -62,11 +132,14 @@ impl Orphans {
     pub(crate) fn new(shared: Arc<Shared>, done: OwnedFd, wake_always: bool) -> io::Result<Self> {
         let (deaths, deaths_sender) = UnixStream::pair()?;
         deaths.set_nonblocking(true)?;
-        pipe::register(SIGCHLD, deaths_sender)?;
+        let mut handlers = vec![pipe::register(SIGCHLD, deaths_sender)?];
         let (noted, noted_sender) = UnixStream::pair()?;
         noted.set_nonblocking(true)?;
         for signal in NOTED {
-            pipe::register(signal, noted_sender.try_clone()?)?;
+            handlers.push(pipe::register(signal, noted_sender.try_clone()?)?);
+        }
+        if shared.handlers.set(handlers).is_err() {
+            return Err(io::Error::other("the handlers are installed twice"));
         }
         Ok(Self {
             deaths,

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use foster_protocol::{
-    Answer, Availability, BUILD, Bytes, Capabilities, Frame, HELLO_TIMEOUT, Inbox, Level, Outbox,
-    Received, Reject, Reply, Request, VERSION, decode_call, encode_answer, receive, send,
+    Answer, Availability, BUILD, Bytes, Capabilities, Frame, HELLO_TIMEOUT, Inbox, Level, Obstacle,
+    Outbox, Received, Reject, Reply, Request, VERSION, decode_call, encode_answer, receive, send,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use thiserror::Error;
@@ -59,7 +59,8 @@ impl<T> During<T> for io::Result<T> {
 /// A helper that is ready to serve.
 pub(crate) struct Ready {
     pub(crate) control: OwnedFd,
-    pub(crate) host: Option<OwnedFd>,
+    /// Pidfds whose owners' deaths are hangups.
+    pub(crate) guards: Vec<OwnedFd>,
     pub(crate) inbox: Inbox,
     pub(crate) adopted: Option<Adopted>,
     pub(crate) context: Context,
@@ -105,7 +106,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
     };
     Ok(Ready {
         control,
-        host,
+        guards: host.into_iter().collect(),
         inbox,
         adopted,
         context,
@@ -162,17 +163,30 @@ fn watch_host(control: &OwnedFd) -> Result<Option<OwnedFd>, Refusal> {
 
 /// What this helper offers on this kernel.
 fn capabilities(features: Features) -> Capabilities {
-    let offered = |level| Availability { level, errno: 0 };
-    let missing = |level| Availability {
+    let offered = |level| Availability {
         level,
-        errno: libc::ENOSYS,
+        errno: 0,
+        obstacle: None,
+    };
+    let missing = |level, errno, obstacle| Availability {
+        level,
+        errno,
+        obstacle: Some(obstacle),
+    };
+    let not_offered = |level| missing(level, libc::ENOSYS, Obstacle::NotOffered);
+    // A keeper tells its tree by these files alone.
+    let tree = match features.children_files {
+        // Whom nobody can hold, nobody can end without a risk to others.
+        true if !features.pidfd => missing(Level::Tree, libc::ENOSYS, Obstacle::Pidfds),
+        true => offered(Level::Tree),
+        false => missing(Level::Tree, libc::ENOENT, Obstacle::ChildrenFiles),
     };
     Capabilities {
         levels: vec![
             offered(Level::Group),
-            missing(Level::Tree),
-            missing(Level::Cgroup),
-            missing(Level::Namespace),
+            tree,
+            not_offered(Level::Cgroup),
+            not_offered(Level::Namespace),
         ],
         clone3: features.clone3,
         pidfd: features.pidfd,
@@ -187,7 +201,7 @@ fn greet(control: &OwnedFd, capabilities: &Capabilities) -> Result<Inbox, Refusa
     let mut frame = first_frame(control, &mut inbox)?;
     let call = decode_call(&frame.body)
         .map_err(|error| Refusal::BadGreeting(format!("the first frame: {error}")))?;
-    let Request::Hello { version, build: _ } = call.request else {
+    let Request::Hello { version, .. } = call.request else {
         return Err(Refusal::BadGreeting(
             "the first request is not Hello".to_owned(),
         ));

@@ -157,14 +157,13 @@ impl<B> Table<B> {
                 limit: MAX_SESSIONS as u64,
             });
         }
-        self.check_room()?;
         self.highest = Some(session);
         Ok(())
     }
 
-    /// Checks that one more request may wait.
-    pub(crate) fn check_room(&self) -> Result<(), Reject> {
-        if self.waiting() >= MAX_WAITING {
+    /// Checks that one more request may wait, with those that wait elsewhere.
+    pub(crate) fn check_room(&self, elsewhere: usize) -> Result<(), Reject> {
+        if self.waiting() + elsewhere >= MAX_WAITING {
             return Err(Reject::TooManyRequests {
                 limit: MAX_WAITING as u64,
             });

@@ -38,6 +38,8 @@ pub(crate) enum Owner {
     Session(SessionId),
     /// The last sweep's.
     Sweep,
+    /// A list's that waits for keepers.
+    List(u64),
     /// The control socket's, which takes no more for the moment.
     Socket,
 }

@@ -51,6 +51,10 @@ pub enum Cause {
     Shutdown,
     /// The host is gone.
     Hangup,
+    /// The session's keeper died.
+    SupervisorLost,
+    /// The kernel killed a member because the session had reached its memory limit.
+    OutOfMemory,
 }
 
 /// The exit of a leader.
@@ -176,6 +180,20 @@ pub struct Orphan {
     pub name: Bytes,
 }
 
+/// The most that a tree used, as its cgroup counted it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
+pub struct Peaks {
+    /// Memory in bytes (`memory.peak`).
+    pub memory: Option<u64>,
+    /// Processes and threads (`pids.peak`).
+    pub processes: Option<u64>,
+    /// Processor time of all members (`cpu.stat`).
+    pub cpu: Option<Micros>,
+    /// Members that the kernel killed for want of memory (`memory.events`).
+    pub oom_kills: Option<u64>,
+}
+
 /// The end of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
@@ -192,6 +210,8 @@ pub struct Ending {
     pub survivors: Vec<Survivor>,
     /// Adopted orphans that no session can be shown to own, 256 at most.
     pub unattributed: Vec<Orphan>,
+    /// The most that the tree used, where a cgroup counted it.
+    pub peaks: Option<Peaks>,
     /// How many times the tree was walked.
     pub rounds: u32,
     /// The time from the first signal to the verdict.

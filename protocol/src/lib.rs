@@ -42,7 +42,7 @@ mod version;
 
 pub use codec::{decode_answer, decode_call, encode_answer, encode_call};
 pub use ending::{
-    Cause, Ended, Ending, Exit, Member, Orphan, Proof, Survivor, Usage, Verdict, Why,
+    Cause, Ended, Ending, Exit, Member, Orphan, Peaks, Proof, Survivor, Usage, Verdict, Why,
 };
 pub use error::{DecodeError, EncodeError, FrameError};
 pub use frame::{Frame, Inbox, Outbox};
@@ -54,7 +54,7 @@ pub use socket::{Received, receive, send};
 pub use spec::{Mapping, OnExit, ResourceLimit, Seal, Spec, Step, TreeLimits};
 pub use types::{
     Availability, Bytes, Capabilities, Containment, Counters, Level, LevelChoice, Micros, Missing,
-    Pid, RequestId, SessionId, SessionInfo, StateName,
+    Obstacle, Pid, RequestId, SessionId, SessionInfo, StateName,
 };
 pub use version::{
     BUILD, HELLO_TIMEOUT, MAX_BODY, MAX_DESCRIPTORS, MAX_SESSIONS, MAX_STRING, MAX_WAITING, VERSION,

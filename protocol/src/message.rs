@@ -44,6 +44,9 @@ pub enum Request {
         version: u32,
         /// The client's build.
         build: Bytes,
+        /// A cgroup v2 directory that holds no processes and has its controllers enabled, for
+        /// cgroups with limits. Without it, cgroups are made below the helper's own.
+        cgroup_root: Option<Bytes>,
     },
     /// Seals what may be asked for. Only right after `Hello`, and once.
     Restrict {
@@ -325,6 +328,8 @@ pub enum Reject {
     },
     /// The helper is shutting down.
     ShuttingDown,
+    /// The session's keeper died, and the answer with it. What was asked may have been done.
+    SupervisorLost,
 }
 
 /// What a seal speaks of.

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize, Serializer};
 #[cfg(test)]
 use wincode::{SchemaRead, SchemaWrite};
 
+use crate::ending::Orphan;
+
 /// Names a request, chosen by the client. A reply carries the id of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
@@ -194,6 +196,9 @@ pub struct SessionInfo {
     pub age: Micros,
     /// Its label.
     pub label: Bytes,
+    /// Orphans that its keeper has adopted, 256 at most. At level `group` there are none: an
+    /// orphan is not the session's until it is ended.
+    pub adopted: Vec<Orphan>,
 }
 
 /// Counters of a helper since its start, but for the first three, which are of this moment.
@@ -215,6 +220,36 @@ pub struct Counters {
     pub signals_noted: u64,
 }
 
+/// What keeps a level away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
+pub enum Obstacle {
+    /// This helper does not offer it.
+    NotOffered,
+    /// The kernel keeps no lists of children (`CONFIG_PROC_CHILDREN`).
+    ChildrenFiles,
+    /// The kernel has no pidfds.
+    Pidfds,
+    /// Several threads run in the helper's process, so it cannot fork a keeper.
+    Threads,
+    /// No cgroup v2 hierarchy is mounted.
+    CgroupMount,
+    /// No cgroup can be made below the helper's own, or below the root that was named.
+    CgroupCreate,
+    /// A process cannot be started in a cgroup that was made.
+    CgroupEnter,
+    /// `cgroup.kill` cannot be written.
+    CgroupKill,
+    /// The root that was named has processes of its own or lacks a controller.
+    CgroupRoot,
+    /// A user namespace cannot be made, which an unprivileged user needs.
+    UserNamespace,
+    /// A pid namespace cannot be made.
+    PidNamespace,
+    /// `/proc` cannot be mounted in the namespace.
+    ProcMount,
+}
+
 /// Whether a level can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
@@ -223,6 +258,8 @@ pub struct Availability {
     pub level: Level,
     /// 0 where it can be had, else the error number that keeps it away.
     pub errno: i32,
+    /// What failed.
+    pub obstacle: Option<Obstacle>,
 }
 
 /// What a helper can do on this kernel.

@@ -264,6 +264,7 @@ fn example_frames_are_what_is_encoded() {
     let hello = Request::Hello {
         version: VERSION,
         build: "example".into(),
+        cgroup_root: None,
     };
     let shown = between("<!-- hello frame -->\n```text", "```");
     assert_eq!(bytes_of(shown), frame_of(hello, 1));

@@ -19,6 +19,7 @@ fn ending(cause: Cause) -> Ended {
         members: Vec::new(),
         survivors: Vec::new(),
         unattributed: Vec::new(),
+        peaks: None,
         rounds: 1,
         took: Micros(0),
     })

@@ -59,6 +59,7 @@ fn full() -> Outcome {
             why: Why::HeldByTracer { tracer: Pid(9) },
         }],
         unattributed: vec![orphan(50), orphan(51)],
+        peaks: None,
         rounds: 3,
         took: Micros(500_000),
     };

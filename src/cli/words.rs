@@ -197,7 +197,9 @@ fn killed(outcome: &Outcome, first: i32) -> Option<String> {
             | Cause::Kill
             | Cause::Close
             | Cause::Shutdown
-            | Cause::Hangup => true,
+            | Cause::Hangup
+            | Cause::SupervisorLost
+            | Cause::OutOfMemory => true,
         };
         let by_kill = exit.status & 0x7f == SIGKILL;
         if was_ended && by_kill && first != SIGKILL {
@@ -217,11 +219,14 @@ fn killed(outcome: &Outcome, first: i32) -> Option<String> {
 fn left_behind(outcome: &Outcome) -> Option<String> {
     let ending = outcome.ending()?;
     match ending.cause {
-        Cause::Exit | Cause::Signal | Cause::Linger => {}
+        Cause::Exit | Cause::Signal | Cause::Linger | Cause::OutOfMemory => {}
         // Who asks for an ending expects it.
-        Cause::Deadline | Cause::Kill | Cause::Close | Cause::Shutdown | Cause::Hangup => {
-            return None;
-        }
+        Cause::Deadline
+        | Cause::Kill
+        | Cause::Close
+        | Cause::Shutdown
+        | Cause::Hangup
+        | Cause::SupervisorLost => return None,
     }
     let members = ending
         .members

@@ -32,6 +32,7 @@ fn ran(status: i32, cause: Cause, members: Vec<Member>) -> Outcome {
         members,
         survivors: Vec::new(),
         unattributed: Vec::new(),
+        peaks: None,
         rounds: 2,
         took: Micros(12_000),
     };

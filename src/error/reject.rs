@@ -54,6 +54,7 @@ pub(super) fn reason(reject: &Reject) -> String {
         Reject::TooManySessions { limit } => format!("it holds {limit} sessions already"),
         Reject::TooManyRequests { limit } => format!("{limit} requests wait already"),
         Reject::ShuttingDown => "it is shutting down".into(),
+        Reject::SupervisorLost => "the session's keeper died".into(),
     }
 }
 
@@ -78,7 +79,8 @@ pub(super) fn reject_kind(reject: &Reject) -> io::ErrorKind {
         | Reject::DescriptorsLost
         | Reject::TooManySessions { .. }
         | Reject::TooManyRequests { .. }
-        | Reject::ShuttingDown => io::ErrorKind::Other,
+        | Reject::ShuttingDown
+        | Reject::SupervisorLost => io::ErrorKind::Other,
     }
 }
 

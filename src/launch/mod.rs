@@ -184,6 +184,7 @@ fn hello(
     let request = Request::Hello {
         version: VERSION,
         build: BUILD.into(),
+        cgroup_root: None,
     };
     let ticket = match connection.request(request, log.into_iter().collect()) {
         Ok(ticket) => ticket,

@@ -102,7 +102,11 @@ fn greet(kind: Kind, script: impl FnOnce(Fake) + Send + 'static) -> Result<Capab
 fn welcome(version: u32, build: &str) -> Reply {
     let level = foster_protocol::Level::Group;
     let capabilities = Capabilities {
-        levels: vec![Availability { level, errno: 0 }],
+        levels: vec![Availability {
+            level,
+            errno: 0,
+            obstacle: None,
+        }],
         clone3: true,
         pidfd: true,
         pidfd_group: true,
@@ -122,7 +126,8 @@ fn answering(reply: Reply) -> impl FnOnce(Fake) + Send + 'static {
             call.request,
             Request::Hello {
                 version: VERSION,
-                build: BUILD.into()
+                build: BUILD.into(),
+                cgroup_root: None,
             }
         );
         fake.answer(call.id, reply, Vec::new());

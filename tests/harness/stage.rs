@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foster_protocol::{Bytes, Micros, Spec};
+use foster_protocol::{Bytes, Level, LevelChoice, Micros, Spec};
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 
@@ -86,6 +86,7 @@ impl Stage {
             args: all.map(Bytes::from).collect(),
             env: vec![Bytes::from(PATH), self.tag_entry()],
             grace: GRACE,
+            level: LevelChoice::Exactly(level()),
             ..Spec::default()
         }
     }
@@ -148,4 +149,15 @@ pub fn is_root() -> bool {
 )]
 pub fn note_not_run(what: &str, missing: &str) {
     eprintln!("not run here: {what}: {missing}");
+}
+
+/// The level under test: `FOSTER_TEST_LEVEL`, or `group`.
+fn level() -> Level {
+    match std::env::var("FOSTER_TEST_LEVEL").as_deref() {
+        Ok("tree") => Level::Tree,
+        Ok("cgroup") => Level::Cgroup,
+        Ok("namespace") => Level::Namespace,
+        Ok("group") | Err(_) => Level::Group,
+        Ok(other) => panic!("FOSTER_TEST_LEVEL names no level: {other}"),
+    }
 }

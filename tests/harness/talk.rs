@@ -70,6 +70,7 @@ impl Link {
         let hello = Request::Hello {
             version: VERSION,
             build: Bytes::from(BUILD),
+            cgroup_root: None,
         };
         let reply = self.ask(hello);
         let Reply::Welcome {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use foster_protocol::{Bytes, Orphan, Pid};
 
-use crate::sys::proc::{self, Adopted, Stat};
+use crate::sys::proc::{self, Stat};
 use crate::sys::process::Process;
 
 /// A walk holds at most this many pidfds: the reserve of descriptors covers them.
@@ -45,8 +45,11 @@ pub(crate) enum Claim {
 
 /// What a walk stands on.
 pub(crate) struct Ground<'a> {
-    /// The list of adopted orphans; without `children` files there is none.
-    pub(crate) adopted: Option<&'a Adopted>,
+    /// Our children but for the leaders: adopted orphans. Without `children` files there is no
+    /// such list.
+    pub(crate) orphans: Option<&'a dyn Fn() -> io::Result<Vec<i32>>>,
+    /// Every orphan is the one session's that there is.
+    pub(crate) all_ours: bool,
     /// Our own process id.
     pub(crate) own: i32,
     pub(crate) pidfds: bool,
@@ -102,7 +105,7 @@ pub(crate) fn census(
         started: Instant::now(),
         at: 0,
     };
-    if ground.adopted.is_some() {
+    if ground.orphans.is_some() {
         for _ in 0..MOST_ROUNDS {
             walk.moved = false;
             walk.once()?;
@@ -122,15 +125,15 @@ pub(crate) fn census(
 /// The adopted orphans that nobody can be shown to own, for a report.
 pub(crate) fn unattributed(ground: &Ground<'_>) -> io::Result<Vec<Orphan>> {
     let mut named = Vec::new();
-    let Some(adopted) = ground.adopted else {
+    let Some(orphans) = ground.orphans else {
         return Ok(named);
     };
-    for pid in adopted.list()? {
+    for pid in orphans()? {
         // A report may be wrong about a process that ends meanwhile; a signal may not.
         let Ok(stat) = proc::stat(pid) else { continue };
         let is_loose = stat.parent == ground.own
             && !matches!(stat.state, b'Z' | b'X')
-            && (ground.claim)(stat.session) == Claim::Nobody;
+            && (ground.all_ours || (ground.claim)(stat.session) == Claim::Nobody);
         if is_loose && named.len() < MOST_NAMED {
             named.push(Orphan {
                 pid: Pid(pid),
@@ -196,10 +199,10 @@ impl Walk<'_> {
             self.children_of(leader.0, None)?;
             self.descend()?;
         }
-        let Some(adopted) = self.ground.adopted else {
+        let Some(orphans) = self.ground.orphans else {
             return Ok(());
         };
-        let orphans = adopted.list()?;
+        let orphans = orphans()?;
         self.census.orphan_free = orphans.is_empty();
         self.moved = false;
         for orphan in orphans {
@@ -248,7 +251,7 @@ impl Walk<'_> {
     /// Whether an orphan, or the child of somebody who is passed through, is a member.
     fn is_in_scope(&self, stat: &Stat) -> bool {
         match self.scope {
-            Scope::Session { leader, .. } => stat.session == leader.0,
+            Scope::Session { leader, .. } => self.ground.all_ours || stat.session == leader.0,
             Scope::Unclaimed => (self.ground.claim)(stat.session) == Claim::Nobody,
         }
     }

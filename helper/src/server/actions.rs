@@ -232,6 +232,7 @@ impl Server {
     /// Looks once. True where nobody was left and the session has ended by that.
     fn look_with(&mut self, session: SessionId, force: Force) -> Result<bool, Fault> {
         let owner = Owner::Session(session);
+        self.reap_strays()?;
         let taken = self.change(session, |record| {
             Some((
                 record.body.work.take()?,
@@ -303,8 +304,8 @@ impl Server {
             Owner::Session(session) => self
                 .change(session, |record| record.body.work.as_mut().and_then(take))
                 .flatten(),
-            Owner::Sweep => self.sweep_mut().and_then(take),
-            Owner::Socket => None,
+            Owner::Sweep => self.sweep_work().and_then(take),
+            Owner::Socket | Owner::List(_) => None,
         };
         let Some((process, was_last)) = taken else {
             self.watches.remove(&token);
@@ -314,7 +315,7 @@ impl Server {
         match owner {
             Owner::Session(session) if was_last => self.look(session),
             Owner::Sweep if was_last => self.look_at_unclaimed(),
-            Owner::Session(_) | Owner::Sweep | Owner::Socket => Ok(()),
+            Owner::Session(_) | Owner::Sweep | Owner::Socket | Owner::List(_) => Ok(()),
         }
     }
 
@@ -404,6 +405,7 @@ impl Server {
         match leader.reap() {
             Ok(()) => {
                 self.leaders.remove(&pid.0);
+                self.unreaped.remove(&pid.0);
                 Ok(())
             }
             Err((leader, error)) => {
@@ -456,15 +458,12 @@ impl Server {
         for session in waiting {
             self.look(session)?;
         }
-        if !self.released.is_empty()
-            && let Some(adopted) = &self.adopted
-            && adopted.list()?.is_empty()
-        {
+        if !self.released.is_empty() && self.adopted.is_some() && self.orphans()?.is_empty() {
             // No orphan is left, so no released session with a dead leader has a member.
             let running: HashSet<i32> = self.released_leaders();
             self.released.retain(|sid| running.contains(sid));
         }
-        self.sweep_after_reaping()
+        self.go_on_sweeping()
     }
 
     /// The leaders of released sessions that still run.

@@ -7,15 +7,14 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use foster_protocol::{Cause, Farewell, Member, Reply, RequestId, SessionId, Survivor};
+use foster_protocol::{Cause, Farewell, Member, Micros, Reply, RequestId, SessionId, Survivor};
 
-use super::{Fault, Orders, Server};
+use super::{Fault, Orders, Role, Server};
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::contain::group::{MOST_NAMED, Scope, census};
+use crate::contain::group::MOST_NAMED;
 use crate::ending::{Force, HARD_LIMIT, Work};
 use crate::session::State;
-use crate::timers::{Alarm, Owner};
 
 /// What is left to do before the helper exits.
 #[derive(Debug)]
@@ -28,14 +27,10 @@ pub(crate) struct Closing {
     reply: Option<RequestId>,
     /// How many sessions it ends.
     sessions: u32,
-    /// The sweep of adopted orphans.
-    sweep: Option<Work>,
-    /// KILL is at work in the sweep.
-    killing: bool,
-    /// The sweep is over.
-    swept: bool,
-    survivors: Vec<Survivor>,
-    orphans: Vec<Member>,
+    /// The last sweep is over.
+    pub(super) swept: bool,
+    pub(super) survivors: Vec<Survivor>,
+    pub(super) orphans: Vec<Member>,
     farewell_sent: bool,
 }
 
@@ -70,7 +65,12 @@ impl Server {
             self.change(session, |record| record.closed = true);
             self.end_by_spec(session, Cause::Hangup)?;
         }
-        self.begin_sweep(None)
+        // A hangup has no terms of its own; escapees get the longest that a session has.
+        let own = self.table.iter().map(|(_, record)| record.body.grace);
+        let kept = self.relays.values().map(|relay| relay.grace);
+        let grace = own.chain(kept).max().map_or(Duration::ZERO, Duration::from);
+        self.hang_up_relays()?;
+        self.begin_sweep(grace, None)
     }
 
     /// Ends everything and then the helper.
@@ -99,7 +99,11 @@ impl Server {
                 },
             )?;
         }
-        self.begin_sweep(Some(grace))
+        let kept = self.shut_down_relays(Micros::from(grace))?;
+        if let Some(closing) = &mut self.closing {
+            closing.sessions += kept;
+        }
+        self.begin_sweep(grace, None)
     }
 
     pub(super) fn is_hung_up(&self) -> bool {
@@ -116,161 +120,29 @@ impl Server {
         self.closing.as_ref().is_some_and(|closing| {
             closing.swept
                 && self.all_terminal()
+                && !self.keeps_released()
                 && (closing.hung_up || (closing.farewell_sent && self.outbox.is_empty()))
         })
     }
 
-    fn all_terminal(&self) -> bool {
+    pub(super) fn all_terminal(&self) -> bool {
         self.table
             .iter()
             .all(|(_, record)| record.state.is_terminal())
+            && self.relays_are_over()
     }
 
-    // -- the sweep -----------------------------------------------------------------------
-
-    fn begin_sweep(&mut self, grace: Option<Duration>) -> Result<(), Fault> {
-        // A hangup has no terms of its own; escapees get the longest that a session has.
-        let grace = grace.unwrap_or_else(|| {
-            let longest = self.table.iter().map(|(_, record)| record.body.grace).max();
-            longest.map_or(Duration::ZERO, Duration::from)
-        });
-        let now = self.now;
-        let Some(closing) = &mut self.closing else {
-            return Ok(());
-        };
-        if closing.sweep.is_none() {
-            closing.sweep = Some(Work::new(now));
-        }
-        if grace.is_zero() {
-            return self.sweep_by_force();
-        }
-        self.timers.set(Owner::Sweep, Alarm::Grace, now, grace);
-        self.look_at_unclaimed()
-    }
-
-    fn sweep_by_force(&mut self) -> Result<(), Fault> {
-        if let Some(closing) = &mut self.closing {
-            closing.killing = true;
-        }
-        self.timers.cancel(Owner::Sweep, Alarm::Grace);
-        self.timers
-            .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
-        self.look_at_unclaimed()
-    }
-
-    pub(super) fn sweep_mut(&mut self) -> Option<&mut Work> {
-        self.closing
-            .as_mut()
-            .and_then(|closing| closing.sweep.as_mut())
-    }
-
-    /// Escapees may be those of a released session while one lives, and are left alone then.
-    fn may_sweep(&self) -> bool {
-        self.released.is_empty()
-    }
-
-    /// Looks at the orphans that nobody owns. More may come while sessions end.
-    pub(super) fn look_at_unclaimed(&mut self) -> Result<(), Fault> {
-        let Some(closing) = &mut self.closing else {
-            return Ok(());
-        };
-        if closing.swept {
-            return Ok(());
-        }
-        let killing = closing.killing;
-        let Some(mut work) = closing.sweep.take() else {
-            return Ok(());
-        };
-        let force = match (self.may_sweep(), killing) {
-            (false, _) => Force::None,
-            (true, true) => Force::Kill,
-            (true, false) => Force::Signal(libc::SIGTERM),
-        };
-        self.unwatch(&work);
-        self.reserve.lift();
-        let look = self.with_ground(|ground| work.look_at_unclaimed(force, ground));
-        let watched = look.map(|look| self.watch_members(Owner::Sweep, &mut work, look, force));
-        self.reserve.restore();
-        let (is_empty, _) = watched?;
-        if let Some(closing) = &mut self.closing {
-            closing.sweep = Some(work);
-        }
-        // Only when no session can lose another escapee is an empty look the last one.
-        if self.all_terminal() && (is_empty || !self.may_sweep()) {
-            self.finish_sweep(Vec::new());
-        }
-        Ok(())
-    }
-
-    pub(super) fn sweep_after_reaping(&mut self) -> Result<(), Fault> {
-        let waits = self.sweep_mut().is_some_and(|work| work.watched.is_empty());
-        if waits {
-            self.look_at_unclaimed()
-        } else {
-            Ok(())
-        }
-    }
-
-    pub(super) fn ring_sweep(&mut self, alarm: Alarm) -> Result<(), Fault> {
-        match alarm {
-            Alarm::Grace => self.sweep_by_force(),
-            Alarm::Look => self.look_at_unclaimed(),
-            Alarm::Hard => self.give_up_sweep(),
-            Alarm::Deadline | Alarm::Linger | Alarm::Poll => Ok(()),
-        }
-    }
-
-    fn give_up_sweep(&mut self) -> Result<(), Fault> {
-        if !self.all_terminal() {
-            // Sessions have their own limit; the sweep's runs from the last of them.
-            self.timers
-                .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
-            return Ok(());
-        }
-        let found = self.with_ground(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
-        let survivors = self.sweep_mut().map(|work| work.explain(&found.members));
-        self.finish_sweep(survivors.unwrap_or_default());
-        Ok(())
-    }
-
-    fn finish_sweep(&mut self, survivors: Vec<Survivor>) {
-        let taken = self
-            .closing
-            .as_mut()
-            .and_then(|closing| closing.sweep.take());
-        let Some(work) = taken else { return };
-        self.unwatch(&work);
-        self.timers.cancel_all(Owner::Sweep);
-        let ending = work.all_gone(
-            Cause::Shutdown,
-            foster_protocol::Proof::NoOrphans,
-            Instant::now(),
-            Vec::new(),
-        );
-        if let Some(closing) = &mut self.closing {
-            closing.orphans = ending.members;
-            closing.survivors = survivors;
-            closing.swept = true;
-        }
+    /// The keeper of a released session stays until its tree is empty, whoever has died.
+    fn keeps_released(&self) -> bool {
+        self.role == Role::Keeper && !self.released.is_empty()
     }
 
     /// Goes on when the last session has ended.
     pub(super) fn go_on_closing(&mut self) -> Result<(), Fault> {
-        let Some(closing) = &self.closing else {
-            return Ok(());
-        };
-        if !self.all_terminal() {
+        if self.closing.is_none() || !self.all_terminal() {
             return Ok(());
         }
-        if !closing.swept {
-            let waits = closing
-                .sweep
-                .as_ref()
-                .is_some_and(|work| work.watched.is_empty());
-            if waits {
-                self.look_at_unclaimed()?;
-            }
-        }
+        self.go_on_sweeping()?;
         self.say_farewell()
     }
 
@@ -327,7 +199,8 @@ impl Server {
                 }
             }
         }
-        if !self.may_sweep() {
+        self.kill_keepers_links();
+        if self.role == Role::Helper && !self.released.is_empty() {
             return;
         }
         let give_up = Instant::now() + HARD_LIMIT;
@@ -343,9 +216,12 @@ impl Server {
                     return;
                 }
             }
-            self.shared.wake.clear();
+            self.reaper.clear();
+            if self.reap_strays().is_err() {
+                return;
+            }
             // The main thread says when it has reaped somebody; its word may be late.
-            let mut watched = [PollFd::new(self.shared.wake.as_fd(), PollFlags::POLLIN)];
+            let mut watched = [PollFd::new(self.reaper.as_fd(), PollFlags::POLLIN)];
             if let Err(error) = poll(&mut watched, 10_u16) {
                 tracing::debug!(%error, "cannot wait for the dead");
             }
@@ -360,8 +236,6 @@ impl Closing {
             broken,
             reply,
             sessions: 0,
-            sweep: None,
-            killing: false,
             swept: false,
             survivors: Vec::new(),
             orphans: Vec::new(),

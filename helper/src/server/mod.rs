@@ -6,34 +6,42 @@
 
 mod actions;
 mod closing;
+mod listing;
+mod relay;
 mod requests;
 mod starting;
+mod sweep;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Answer, Capabilities, Cause, FrameError, Inbox, MAX_BODY, Micros, OnExit, Outbox, Received,
-    Reject, Reply, RequestId, Seal, SessionId, Step, encode_answer, receive, send,
+    Answer, Capabilities, Cause, Containment, Frame, FrameError, Inbox, MAX_BODY, Micros, OnExit,
+    Outbox, Received, Reject, Reply, RequestId, Seal, SessionId, Spec, Step, encode_answer,
+    receive, send,
 };
 
 use crate::contain::group::{Claim, Ground};
 use crate::dispatch::Own;
 use crate::ending::Work;
-use crate::orphans::Shared;
+use crate::keeper::Birth;
+use crate::orphans::Reaper;
 use crate::reserve::Reserve;
 use crate::session::{Event, IllegalTransition, State, next};
 use crate::startup::Ready;
 use crate::sys::epoll::{Epoll, Events, Interest};
 use crate::sys::leader::Leader;
+use crate::sys::own;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
 use crate::table::{Record, Table};
 use crate::timers::{Alarm, Owner, Timers};
 use closing::Closing;
+use listing::PendingList;
+use relay::Relay;
+use sweep::Sweep;
 
 /// Above this many bytes of replies that the client has not read, its requests are left
 /// unread.
@@ -55,6 +63,8 @@ enum Watch {
     Leader(SessionId),
     Status(SessionId),
     Member(Owner),
+    Relay(SessionId),
+    Keeper(SessionId),
 }
 
 /// The processes of a session.
@@ -134,6 +144,8 @@ pub(crate) enum Fault {
     Invariant(IllegalTransition),
     /// A call failed that the loop cannot go on without.
     System(io::Error),
+    /// No fault: this is a fork that will keep one session. It leaves the server behind.
+    Born(Box<Birth>),
 }
 
 impl From<io::Error> for Fault {
@@ -145,13 +157,25 @@ impl From<io::Error> for Fault {
 /// What the server starts with.
 pub(crate) struct Start {
     pub(crate) ready: Ready,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) reaper: Reaper,
+    pub(crate) role: Role,
+}
+
+/// What a server is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A host's helper: many sessions, and keepers for some of them.
+    Helper,
+    /// The keeper of one session: every orphan is its.
+    Keeper,
 }
 
 /// Everything that the server thread knows.
 pub(crate) struct Server {
+    role: Role,
     control: OwnedFd,
-    host: Option<OwnedFd>,
+    /// Pidfds whose owners' deaths are hangups, with their tokens.
+    guards: Vec<(OwnedFd, u64)>,
     inbox: Inbox,
     outbox: Outbox,
     epoll: Epoll,
@@ -162,11 +186,21 @@ pub(crate) struct Server {
     control_interest: Interest,
     timers: Timers,
     table: Table<Body>,
+    /// Sessions that a keeper keeps.
+    relays: BTreeMap<SessionId, Relay>,
+    /// Requests of the client's that wait for keepers.
+    relay_waiting: usize,
+    /// The adopted orphans.
     adopted: Option<Adopted>,
+    /// The children of this thread: leaders, keepers, and what leaders made siblings of
+    /// themselves.
+    own_children: Option<Adopted>,
+    /// Leaders and keepers that are not reaped.
+    unreaped: HashSet<i32>,
     context: Context,
     reserve: Reserve,
     capabilities: Capabilities,
-    own: Own,
+    identity: Own,
     seal: Option<Seal>,
     /// Only the first request after `Hello` may be `Restrict`.
     may_restrict: bool,
@@ -178,17 +212,32 @@ pub(crate) struct Server {
     /// Kernel sessions that were released and may have living members.
     released: Vec<i32>,
     closing: Option<Closing>,
+    sweep: Option<Sweep>,
+    /// A pidfd of this process, for its keepers to watch.
+    own_pidfd: Option<OwnedFd>,
+    /// Lists that wait for keepers.
+    lists: BTreeMap<u64, PendingList>,
+    last_list: u64,
     forks: u64,
-    shared: Arc<Shared>,
+    reaper: Reaper,
     now: Instant,
 }
 
 impl Server {
     pub(crate) fn new(start: Start) -> io::Result<Self> {
-        let Start { ready, shared } = start;
+        let Start {
+            ready,
+            reaper,
+            role,
+        } = start;
+        let own_children = match ready.context.features.children_files {
+            true => Some(Adopted::open_own()?),
+            false => None,
+        };
         let mut server = Self {
+            role,
             control: ready.control,
-            host: ready.host,
+            guards: Vec::new(),
             inbox: ready.inbox,
             outbox: Outbox::new(),
             epoll: Epoll::new()?,
@@ -198,34 +247,45 @@ impl Server {
             control_interest: Interest::Read,
             timers: Timers::default(),
             table: Table::default(),
+            relays: BTreeMap::new(),
+            relay_waiting: 0,
             adopted: ready.adopted,
+            own_children,
+            unreaped: HashSet::new(),
             context: ready.context,
             reserve: ready.reserve,
             capabilities: ready.capabilities,
-            own: ready.own,
+            identity: ready.own,
             seal: None,
             may_restrict: true,
             leaders: HashSet::new(),
             working: BTreeSet::new(),
             released: Vec::new(),
             closing: None,
+            sweep: None,
+            own_pidfd: None,
+            lists: BTreeMap::new(),
+            last_list: 0,
             forks: 0,
-            shared,
+            reaper,
             now: Instant::now(),
         };
         server.control_token = server.new_token(Watch::Control);
         server
             .epoll
             .add(server.control.as_fd(), server.control_token, Interest::Read)?;
-        if let Some(host) = server.host.take() {
+        for guard in ready.guards {
             let token = server.new_token(Watch::Host);
-            server.epoll.add(host.as_fd(), token, Interest::Read)?;
-            server.host = Some(host);
+            server.epoll.add(guard.as_fd(), token, Interest::Read)?;
+            server.guards.push((guard, token));
         }
         let token = server.new_token(Watch::Orphans);
         server
             .epoll
-            .add(server.shared.wake.as_fd(), token, Interest::Read)?;
+            .add(server.reaper.as_fd(), token, Interest::Read)?;
+        if role == Role::Helper && server.context.features.pidfd {
+            server.own_pidfd = Some(own::open_pidfd(server.context.helper_pid)?);
+        }
         Ok(server)
     }
 
@@ -242,7 +302,10 @@ impl Server {
             }
             self.watch_control()?;
             let timeout = self.timers.next(Instant::now());
-            self.epoll.wait(&mut events, timeout)?;
+            match self.role {
+                Role::Helper => self.epoll.wait(&mut events, timeout)?,
+                Role::Keeper => self.epoll.wait_for_signals_too(&mut events, timeout)?,
+            }
             self.now = Instant::now();
             for event in events.iter() {
                 // A token without a watch belongs to something that an earlier event of this
@@ -256,7 +319,6 @@ impl Server {
             }
             self.go_on_closing()?;
         }
-        self.last_flush();
         Ok(())
     }
 
@@ -264,15 +326,20 @@ impl Server {
         match watch {
             Watch::Control => self.read_control(),
             Watch::Host => {
-                if let Some(host) = self.host.take() {
-                    self.forget(host.as_fd(), token);
+                let gone = self.guards.iter().position(|(_, guard)| *guard == token);
+                if let Some(gone) = gone {
+                    let (guard, _) = self.guards.swap_remove(gone);
+                    self.forget(guard.as_fd(), token);
                 }
                 self.hang_up()
             }
             Watch::Orphans => {
-                self.shared.wake.clear();
+                self.reaper.clear();
+                self.reap_strays()?;
                 self.orphans_changed()
             }
+            Watch::Relay(session) => self.read_relay(session),
+            Watch::Keeper(session) => self.keeper_is_dead(session),
             Watch::Leader(session) => self.leader_is_ready(session),
             Watch::Status(session) => self.read_status(session),
             Watch::Member(owner) => self.member_died(owner, token),
@@ -283,9 +350,29 @@ impl Server {
         match (owner, alarm) {
             (Owner::Session(session), alarm) => self.ring_session(session, alarm),
             (Owner::Sweep, alarm) => self.ring_sweep(alarm),
+            (Owner::List(query), _) => self.answer_list(query),
             // The loop sends at every turn.
             (Owner::Socket, _) => Ok(()),
         }
+    }
+
+    /// Keeps the one session that a keeper was forked for.
+    pub(crate) fn keep(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        spec: Spec,
+        frame: Frame,
+        containment: Containment,
+    ) -> Result<(), Fault> {
+        self.may_restrict = false;
+        self.start_here(id, session, spec, frame, containment)?;
+        self.serve()
+    }
+
+    /// Leaves the server behind in a fork: everything goes but what tells of its handlers.
+    pub(crate) fn into_reaper(self) -> Reaper {
+        self.reaper
     }
 
     /// Puts an event through the transition function and carries out what follows.
@@ -444,15 +531,6 @@ impl Server {
         Ok(())
     }
 
-    /// Sends the last replies to a client that may no longer read: once, without waiting.
-    fn last_flush(&mut self) {
-        if !self.is_hung_up()
-            && let Err(error) = send(self.control.as_fd(), &mut self.outbox)
-        {
-            tracing::debug!(%error, "the farewell did not reach the client");
-        }
-    }
-
     // -- watches -------------------------------------------------------------------------
 
     fn new_token(&mut self, watch: Watch) -> u64 {
@@ -473,12 +551,53 @@ impl Server {
     /// Runs something on the ground that every walk stands on.
     fn with_ground<T>(&self, run: impl FnOnce(&Ground<'_>) -> T) -> T {
         let claim = |sid: i32| self.claim(sid);
+        let orphans = || self.orphans();
         run(&Ground {
-            adopted: self.adopted.as_ref(),
+            orphans: self.adopted.is_some().then_some(&orphans),
+            all_ours: self.role == Role::Keeper,
             own: self.context.helper_pid,
             pidfds: self.context.features.pidfd,
             claim: &claim,
         })
+    }
+
+    /// Our children but for leaders and keepers.
+    fn orphans(&self) -> io::Result<Vec<i32>> {
+        let mut found = match (&self.adopted, self.role) {
+            (Some(adopted), Role::Helper) => adopted.list()?,
+            (Some(_), Role::Keeper) | (None, _) => Vec::new(),
+        };
+        found.extend(self.strays()?);
+        Ok(found)
+    }
+
+    /// The children of this thread that it did not fork: in a keeper, which has no other
+    /// thread, the adopted orphans; in a helper what a leader made a sibling of itself
+    /// (`CLONE_PARENT`).
+    fn strays(&self) -> io::Result<Vec<i32>> {
+        let Some(own) = &self.own_children else {
+            return Ok(Vec::new());
+        };
+        let mut found = own.list()?;
+        found.retain(|pid| !self.unreaped.contains(pid));
+        Ok(found)
+    }
+
+    /// Reaps dead strays. The main thread does not see them.
+    fn reap_strays(&self) -> io::Result<()> {
+        for pid in self.strays()? {
+            own::reap_one(pid)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that one more request may wait.
+    fn check_room(&self) -> Result<(), Reject> {
+        match self.role {
+            Role::Helper => self.table.check_room(self.relay_waiting),
+            // Its client is the helper, which has checked and waits along.
+            Role::Keeper => Ok(()),
+        }
     }
 
     /// Whose a kernel session id is. A child that is not yet isolated is in our own.

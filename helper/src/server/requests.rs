@@ -1,16 +1,13 @@
 //! Answering requests. A bad request is rejected and nothing has happened; a body that is no
 //! request breaks the link.
 
-use foster_protocol::Micros;
 use foster_protocol::{
     Cause, Counters, DecodeError, Frame, How, Reject, Reply, Request, RequestId, Seal, SessionId,
-    SessionInfo, Target, Until, decode_call,
+    Target, Until, decode_call,
 };
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Fault, Orders, Server};
-use crate::contain::group::unattributed;
 use crate::dispatch::{Verb, check_signal, permit};
 use crate::ending::{Force, Work};
 use crate::session::{Event, State};
@@ -26,6 +23,11 @@ impl Server {
         let carries = matches!(call.request, Request::Spawn { .. });
         if !carries && (frame.descriptors_lost || !frame.descriptors.is_empty()) {
             return self.refuse_descriptors(id, &frame);
+        }
+        if let Some(session) = session_of(&call.request)
+            && self.relay_request(id, session, &call.request)?
+        {
+            return Ok(());
         }
         match call.request {
             Request::Hello { .. } => self.reject(id, Reject::HelloRepeated),
@@ -97,7 +99,7 @@ impl Server {
     }
 
     fn wait(&mut self, id: RequestId, session: SessionId, until: Until) -> Result<(), Fault> {
-        let waits = self.table.check_room().and_then(|()| {
+        let waits = self.check_room().and_then(|()| {
             self.table.change(session, |record| match until {
                 Until::Exit => record.wait_for_exit(id),
                 Until::End => record.wait_for_end(id),
@@ -137,7 +139,7 @@ impl Server {
                 to: Target::Tree,
             } => self.signal_tree(id, session, number),
             How::End { first, grace } => {
-                if let Err(reason) = self.table.check_room() {
+                if let Err(reason) = self.check_room() {
                     return self.reject(id, reason);
                 }
                 self.change(session, |record| record.wait_for_end(id));
@@ -237,40 +239,38 @@ impl Server {
         self.end_by_spec(session, Cause::Close)
     }
 
-    fn list(&mut self, id: RequestId) -> Result<(), Fault> {
-        let now = Instant::now();
-        let sessions = self.table.iter().map(|(session, record)| SessionInfo {
-            session,
-            leader: record.pid,
-            state: record.state.name(),
-            level: record.containment.level,
-            age: Micros::from(now.saturating_duration_since(record.body.born)),
-            label: record.label.clone(),
-        });
-        let sessions: Vec<SessionInfo> = sessions.collect();
-        let loose = self.with_ground(unattributed)?;
-        self.reply(
-            id,
-            Reply::Sessions {
-                sessions,
-                unattributed: loose,
-            },
-        )
-    }
-
     pub(super) fn counters(&self) -> Counters {
+        let (orphans_reaped, signals_noted) = self.reaper.counts();
         let held = self
             .table
             .iter()
             .filter(|(_, record)| record.body.exited && record.body.leader.is_some())
             .count();
         Counters {
-            sessions: self.table.len() as u64,
-            held: held as u64,
-            waiting: self.table.waiting() as u64,
+            sessions: (self.table.len() + self.relays.len()) as u64,
+            held: (held + self.relays.values().filter(|relay| relay.holds()).count()) as u64,
+            waiting: (self.table.waiting() + self.relay_waiting) as u64,
             forks: self.forks,
-            orphans_reaped: self.shared.reaped.load(Ordering::Relaxed),
-            signals_noted: self.shared.signals.load(Ordering::Relaxed),
+            orphans_reaped,
+            signals_noted,
         }
+    }
+}
+
+/// The existing session that a request is about.
+fn session_of(request: &Request) -> Option<SessionId> {
+    match request {
+        Request::Open { session }
+        | Request::Wait { session, .. }
+        | Request::Kill { session, .. }
+        | Request::Release { session }
+        | Request::Close { session } => Some(*session),
+        Request::Hello { .. }
+        | Request::Restrict { .. }
+        | Request::Spawn { .. }
+        | Request::List
+        | Request::Ping
+        | Request::Probe
+        | Request::Shutdown { .. } => None,
     }
 }

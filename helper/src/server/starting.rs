@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Cause, Containment, Exit, Frame, Level, LevelChoice, Micros, Missing, OnExit, Reject, Reply,
-    RequestId, SessionId, Spec, Step,
+    Cause, Containment, Exit, Frame, Level, Micros, OnExit, Reject, Reply, RequestId, SessionId,
+    Spec, Step,
 };
 
 use super::{Body, Fault, Server, Watch};
-use crate::dispatch::check_spec;
+use crate::dispatch::{check_sealed_level, check_spec, choose_level};
 use crate::session::{AfterExit, Event, State};
 use crate::sys::epoll::Interest;
 use crate::sys::spawn::{Born, Plan, Progress, Reading, read_progress, spawn};
@@ -17,7 +17,7 @@ use crate::table::Record;
 use crate::timers::{Alarm, Owner};
 
 /// How often a session is looked at that cannot be watched.
-const POLL: Duration = Duration::from_millis(10);
+pub(super) const POLL: Duration = Duration::from_millis(10);
 
 impl Server {
     /// Starts a session. The answer is sent when the child has reached exec, the gate, or its
@@ -29,34 +29,60 @@ impl Server {
         mut spec: Spec,
         frame: Frame,
     ) -> Result<(), Fault> {
-        if let Err(reason) = self.admit(session, &spec, &frame) {
-            return self.reject(id, reason);
-        }
+        let containment = match self.admit(session, &spec, &frame) {
+            Ok(containment) => containment,
+            Err(reason) => return self.reject(id, reason),
+        };
         if self.seal.as_ref().is_some_and(|seal| seal.no_new_privs) {
             spec.no_new_privs = true;
         }
+        self.forks += 1;
+        if containment.level > Level::Group {
+            return self.bear_keeper(id, session, spec, frame, containment);
+        }
+        self.start_here(id, session, spec, frame, containment)
+    }
+
+    /// Starts a session as its leader's parent.
+    pub(super) fn start_here(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        spec: Spec,
+        frame: Frame,
+        containment: Containment,
+    ) -> Result<(), Fault> {
         let born = Plan::new(&spec, frame.descriptors, &self.context)
             .and_then(|plan| spawn(plan, &self.context));
-        self.forks += 1;
         match born {
-            Ok(born) => self.adopt(id, session, spec, born),
+            Ok(born) => self.adopt(id, session, spec, born, containment),
             Err((step, errno)) => self.note_stillborn(id, session, step, errno),
         }
     }
 
-    fn admit(&mut self, session: SessionId, spec: &Spec, frame: &Frame) -> Result<(), Reject> {
+    fn admit(
+        &mut self,
+        session: SessionId,
+        spec: &Spec,
+        frame: &Frame,
+    ) -> Result<Containment, Reject> {
         if self.closing.is_some() {
             return Err(Reject::ShuttingDown);
         }
         if frame.descriptors_lost {
             return Err(Reject::DescriptorsLost);
         }
-        check_spec(spec, frame.descriptors.len(), self.seal.as_ref(), self.own)?;
-        self.table.admit(session)
+        let seal = self.seal.as_ref();
+        check_spec(spec, frame.descriptors.len(), seal, self.identity)?;
+        let containment = choose_level(spec, &self.capabilities.levels)?;
+        check_sealed_level(containment.level, seal)?;
+        self.check_room()?;
+        self.table.admit(session)?;
+        Ok(containment)
     }
 
     /// Nothing was forked: the record only says so until it is closed.
-    fn note_stillborn(
+    pub(super) fn note_stillborn(
         &mut self,
         id: RequestId,
         session: SessionId,
@@ -75,6 +101,7 @@ impl Server {
         session: SessionId,
         spec: Spec,
         born: Born,
+        containment: Containment,
     ) -> Result<(), Fault> {
         let pid = born.leader.pid();
         let leader_token = self.new_token(Watch::Leader(session));
@@ -104,9 +131,10 @@ impl Server {
         record.body.leader_token = Some(leader_token);
         record.body.status = Some((born.status, status_token));
         record.body.gate = born.gate;
-        record.containment = containment(&spec);
+        record.containment = containment;
         record.label = spec.label;
         self.leaders.insert(pid.0);
+        self.unreaped.insert(pid.0);
         // A released session that had this number is over, or the number would not be free.
         self.released.retain(|sid| *sid != pid.0);
         self.table.insert(session, record);
@@ -192,6 +220,9 @@ impl Server {
 
     /// A session that cannot be watched is looked at every so often.
     pub(super) fn poll_session(&mut self, session: SessionId) -> Result<(), Fault> {
+        if self.relays.contains_key(&session) {
+            return self.poll_keeper(session);
+        }
         self.read_status(session)?;
         self.leader_is_ready(session)?;
         if self
@@ -308,22 +339,5 @@ fn has_run(state: State) -> bool {
         | State::Ended
         | State::Released => true,
         State::Starting | State::Prepared | State::Aborting | State::Failed => false,
-    }
-}
-
-/// What contains a session here: this helper offers `group`.
-fn containment(spec: &Spec) -> Containment {
-    let missing = match spec.level {
-        LevelChoice::Auto | LevelChoice::Exactly(Level::Group) => Vec::new(),
-        LevelChoice::Exactly(level @ (Level::Tree | Level::Cgroup | Level::Namespace)) => {
-            vec![Missing {
-                level,
-                errno: libc::ENOSYS,
-            }]
-        }
-    };
-    Containment {
-        level: Level::Group,
-        missing,
     }
 }

@@ -9,6 +9,7 @@
 
 mod child;
 pub(crate) mod epoll;
+pub(crate) mod fork;
 pub(crate) mod kernel;
 pub(crate) mod leader;
 pub(crate) mod own;

@@ -250,5 +250,19 @@ pub(crate) fn reap_adopted() -> io::Result<u32> {
     }
 }
 
+/// Reaps one dead child of this process; false where it lives or is none.
+///
+/// # Errors
+///
+/// What `waitid(2)` says; that it is no child of ours is none.
+pub(crate) fn reap_one(pid: i32) -> io::Result<bool> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::__WALL;
+    match raw::waitid(Who::Pid(pid), options) {
+        Ok(reaped) => Ok(reaped.is_some()),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -146,9 +146,25 @@ impl Adopted {
     ///
     /// `ENOENT` where the kernel keeps no such lists.
     pub(crate) fn open() -> io::Result<Self> {
-        let main = std::process::id();
+        Self::open_of(std::process::id().cast_signed())
+    }
+
+    /// Opens the list of the children of the calling thread: those that it forked, and those
+    /// that its children made its own (`CLONE_PARENT`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` where the kernel keeps no such lists.
+    pub(crate) fn open_own() -> io::Result<Self> {
+        Self::open_of(nix::unistd::gettid().as_raw())
+    }
+
+    fn open_of(thread: i32) -> io::Result<Self> {
         let mut buffer = [0_u8; PATH];
-        let path = format_path(format_args!("/proc/self/task/{main}/children"), &mut buffer)?;
+        let path = format_path(
+            format_args!("/proc/self/task/{thread}/children"),
+            &mut buffer,
+        )?;
         Ok(Self {
             file: File::open(path)?,
         })

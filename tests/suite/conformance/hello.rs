@@ -12,6 +12,7 @@ fn hello(version: u32) -> Request {
     Request::Hello {
         version,
         build: Bytes::from(BUILD),
+        cgroup_root: None,
     }
 }
 

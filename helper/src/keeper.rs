@@ -1,0 +1,112 @@
+//! A keeper: a fork of the helper that keeps one session, by the same code.
+//!
+//! What a fork inherits is dangerous, so the order is fixed. Every signal is blocked across the
+//! fork. 1. The server is dropped whole, by the return from the loop: a copied epoll set must
+//! not be changed, and other sessions' pipes must not be held. 2. The copied signal handlers
+//! are taken back, which would wake the helper in our name. 3. Every descriptor is closed but
+//! the link, the pidfds of host and helper, and what the session brings: a copied control
+//! socket would hide the helper's death from the host, a copied link a sibling's keeper's from
+//! the helper. 4. A session, a subreaper, handlers and an epoll set of its own. Signals are let
+//! in only while it waits.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use foster_protocol::{Capabilities, Containment, Frame, Inbox, RequestId, SessionId, Spec};
+
+use crate::dispatch::Own;
+use crate::orphans::Reaper;
+use crate::reserve::Reserve;
+use crate::server::{Role, Server, Start};
+use crate::startup::Ready;
+use crate::sys::fork::leave;
+use crate::sys::kernel::Features;
+use crate::sys::own;
+use crate::sys::proc::Adopted;
+use crate::sys::spawn::Context;
+use crate::{SYSTEM, run_server};
+
+/// The id of the spawn that a keeper is born with.
+pub(crate) const BIRTH: RequestId = RequestId(1);
+
+/// What a keeper takes along.
+#[derive(Debug)]
+pub(crate) struct Birth {
+    /// Its end of the link to the helper.
+    pub(crate) link: OwnedFd,
+    /// The host's pidfd.
+    pub(crate) guards: Vec<OwnedFd>,
+    /// The helper's pidfd.
+    pub(crate) own_pidfd: Option<OwnedFd>,
+    pub(crate) session: SessionId,
+    pub(crate) spec: Spec,
+    /// The descriptors that came with the spec.
+    pub(crate) frame: Frame,
+    pub(crate) containment: Containment,
+    pub(crate) nofile: (u64, u64),
+    pub(crate) features: Features,
+    pub(crate) reserve: Reserve,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) identity: Own,
+}
+
+/// Lives as a keeper, from the fork to the exit. The server that was copied is gone.
+pub(crate) fn live(birth: Birth, copied: &Reaper) -> ! {
+    copied.unregister();
+    let code = match settle(birth) {
+        Ok((server, session, spec, frame, containment)) => run_server(server, |server| {
+            server.keep(BIRTH, session, spec, frame, containment)
+        }),
+        Err(error) => {
+            crate::complain(&error);
+            SYSTEM
+        }
+    };
+    leave(code)
+}
+
+/// A server, and the session that it was made for.
+type Settled = (Server, SessionId, Spec, Frame, Containment);
+
+fn settle(birth: Birth) -> io::Result<Settled> {
+    let Birth {
+        link,
+        guards,
+        own_pidfd,
+        frame,
+        ..
+    } = birth;
+    let guards: Vec<OwnedFd> = guards.into_iter().chain(own_pidfd).collect();
+    let kept: Vec<BorrowedFd<'_>> = guards
+        .iter()
+        .chain(&frame.descriptors)
+        .chain([&link])
+        .map(AsFd::as_fd)
+        .collect();
+    own::close_all_but(&kept)?;
+    own::new_session()?;
+    own::become_subreaper()?;
+    let reaper = Reaper::on_this_thread()?;
+    let context = Context {
+        features: birth.features,
+        null: own::open_null()?,
+        nofile: birth.nofile,
+        helper_pid: nix::unistd::getpid().as_raw(),
+    };
+    let ready = Ready {
+        control: link,
+        guards,
+        inbox: Inbox::new(),
+        adopted: Some(Adopted::open()?),
+        context,
+        capabilities: birth.capabilities,
+        own: birth.identity,
+        reserve: birth.reserve,
+    };
+    let server = Server::new(Start {
+        ready,
+        reaper,
+        role: Role::Keeper,
+    })?;
+    Ok((server, birth.session, birth.spec, frame, birth.containment))
+}

@@ -1,0 +1,165 @@
+//! The sweep: ending adopted orphans that no session can be shown to own.
+//!
+//! It runs when the helper goes, and when a keeper has died and what it kept has come to the
+//! helper. While a released session lives whose they might be, they are left alone.
+
+use std::time::{Duration, Instant};
+
+use foster_protocol::{Cause, Ending, Proof, SessionId, Survivor};
+
+use super::{Fault, Role, Server};
+use crate::contain::group::{Scope, census};
+use crate::ending::{Force, HARD_LIMIT, Work};
+use crate::timers::{Alarm, Owner};
+
+/// A sweep under way.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    work: Option<Work>,
+    /// KILL is at work.
+    killing: bool,
+    /// Sessions whose keepers have died: they end with this sweep.
+    lost: Vec<SessionId>,
+}
+
+impl Server {
+    /// Starts a sweep, or joins the one that is under way and shortens its grace.
+    pub(super) fn begin_sweep(
+        &mut self,
+        grace: Duration,
+        lost: Option<SessionId>,
+    ) -> Result<(), Fault> {
+        let now = self.now;
+        let sweep = self.sweep.get_or_insert_with(|| Sweep {
+            work: Some(Work::new(now)),
+            killing: false,
+            lost: Vec::new(),
+        });
+        sweep.lost.extend(lost);
+        if grace.is_zero() || sweep.killing {
+            return self.sweep_by_force();
+        }
+        self.timers.set(Owner::Sweep, Alarm::Grace, now, grace);
+        self.look_at_unclaimed()
+    }
+
+    fn sweep_by_force(&mut self) -> Result<(), Fault> {
+        if let Some(sweep) = &mut self.sweep {
+            sweep.killing = true;
+        }
+        self.timers.cancel(Owner::Sweep, Alarm::Grace);
+        self.timers
+            .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
+        self.look_at_unclaimed()
+    }
+
+    pub(super) fn sweep_work(&mut self) -> Option<&mut Work> {
+        self.sweep.as_mut().and_then(|sweep| sweep.work.as_mut())
+    }
+
+    /// Escapees may be those of a released session while one lives, and are left alone then.
+    /// A keeper's orphans are its session's, and never the sweep's.
+    fn may_sweep(&self) -> bool {
+        self.role == Role::Helper && self.released.is_empty()
+    }
+
+    /// Looks at the orphans that nobody owns. More may come while sessions end.
+    pub(super) fn look_at_unclaimed(&mut self) -> Result<(), Fault> {
+        let Some(sweep) = &mut self.sweep else {
+            return Ok(());
+        };
+        let killing = sweep.killing;
+        let Some(mut work) = sweep.work.take() else {
+            return Ok(());
+        };
+        let may_sweep = self.may_sweep();
+        let force = match (may_sweep, killing) {
+            (false, _) => Force::None,
+            (true, true) => Force::Kill,
+            (true, false) => Force::Signal(libc::SIGTERM),
+        };
+        self.unwatch(&work);
+        self.reserve.lift();
+        let look = self.with_ground(|ground| work.look_at_unclaimed(force, ground));
+        let watched = look.map(|look| self.watch_members(Owner::Sweep, &mut work, look, force));
+        self.reserve.restore();
+        let (is_empty, _) = watched?;
+        if let Some(sweep) = &mut self.sweep {
+            sweep.work = Some(work);
+        }
+        // While the helper goes, an empty look is the last one only when no session can lose
+        // another escapee.
+        let is_last = self.closing.is_none() || self.all_terminal();
+        if is_last && (is_empty || !may_sweep) {
+            self.finish_sweep(Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Looks again where no watched member will say when to.
+    pub(super) fn go_on_sweeping(&mut self) -> Result<(), Fault> {
+        let waits = self
+            .sweep_work()
+            .is_some_and(|work| work.watched.is_empty());
+        if waits {
+            self.look_at_unclaimed()
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn ring_sweep(&mut self, alarm: Alarm) -> Result<(), Fault> {
+        match alarm {
+            Alarm::Grace => self.sweep_by_force(),
+            Alarm::Look => self.look_at_unclaimed(),
+            Alarm::Hard => self.give_up_sweep(),
+            Alarm::Deadline | Alarm::Linger | Alarm::Poll => Ok(()),
+        }
+    }
+
+    fn give_up_sweep(&mut self) -> Result<(), Fault> {
+        if self.closing.is_some() && !self.all_terminal() {
+            // Sessions have their own limit; the sweep's runs from the last of them.
+            self.timers
+                .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
+            return Ok(());
+        }
+        let found = self.with_ground(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
+        let survivors = self.sweep_work().map(|work| work.explain(&found.members));
+        self.finish_sweep(survivors.unwrap_or_default())
+    }
+
+    fn finish_sweep(&mut self, survivors: Vec<Survivor>) -> Result<(), Fault> {
+        let Some(sweep) = self.sweep.take() else {
+            return Ok(());
+        };
+        let Some(work) = sweep.work else {
+            return Ok(());
+        };
+        self.unwatch(&work);
+        self.timers.cancel_all(Owner::Sweep);
+        let now = Instant::now();
+        let ending = if survivors.is_empty() {
+            work.all_gone(Cause::SupervisorLost, Proof::NoOrphans, now, Vec::new())
+        } else {
+            work.incomplete(Cause::SupervisorLost, survivors, now, Vec::new())
+        };
+        for session in sweep.lost {
+            self.end_lost(session, ending.clone())?;
+        }
+        self.note_swept(ending);
+        Ok(())
+    }
+
+    /// The sweep was the helper's last one, if it is going and every session has ended.
+    fn note_swept(&mut self, ending: Ending) {
+        let all_terminal = self.all_terminal();
+        if let Some(closing) = &mut self.closing
+            && all_terminal
+        {
+            closing.swept = true;
+            closing.orphans.extend(ending.members);
+            closing.survivors.extend(ending.survivors);
+        }
+    }
+}
