@@ -87,6 +87,8 @@ pub(crate) struct Own {
     pub(crate) gid: u32,
     /// Descriptor numbers are below this.
     pub(crate) descriptors: u64,
+    /// Trees can have limits.
+    pub(crate) limits: bool,
 }
 
 /// Checks everything about a spec that can be known before a fork.
@@ -112,7 +114,7 @@ pub(crate) fn check_spec(
     for number in death_signal.into_iter().chain(spec.first_signal) {
         check_signal(number)?;
     }
-    if spec.limits != TreeLimits::default() {
+    if spec.limits != TreeLimits::default() && !own.limits {
         return Err(Reject::Unsupported {
             what: Feature::TreeLimits,
         });
@@ -128,7 +130,10 @@ pub(crate) fn choose_level(spec: &Spec, levels: &[Availability]) -> Result<Conta
         LevelChoice::Auto => Level::Cgroup,
         LevelChoice::Exactly(level) => level,
     };
-    let asked = spec.require.map_or(asked, |required| asked.max(required));
+    // Limits are a cgroup's.
+    let limited = (spec.limits != TreeLimits::default()).then_some(Level::Cgroup);
+    let require = spec.require.max(limited);
+    let asked = require.map_or(asked, |required| asked.max(required));
     let mut containment = Containment {
         level: Level::Group,
         missing: Vec::new(),
@@ -138,7 +143,7 @@ pub(crate) fn choose_level(spec: &Spec, levels: &[Availability]) -> Result<Conta
             containment.level = level;
             continue;
         }
-        if spec.require == Some(level) {
+        if spec.require == Some(level) || limited == Some(level) {
             return Err(Reject::LevelUnavailable { level, errno });
         }
         containment.missing.push(Missing { level, errno });
@@ -228,6 +233,7 @@ mod tests {
         uid: 7,
         gid: 8,
         descriptors: 1024,
+        limits: false,
     };
 
     fn spec() -> Spec {

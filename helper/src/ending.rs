@@ -14,6 +14,7 @@ use foster_protocol::{
     Bytes, Cause, Ended, Ending, Member, Micros, Orphan, Pid, Proof, Survivor, Verdict, Why,
 };
 
+use crate::contain::cgroup::Leaf;
 use crate::contain::group::{Census, Ground, MOST_NAMED, Scope, census};
 use crate::sys::leader::Leader;
 use crate::sys::proc::{self, Stat};
@@ -127,9 +128,14 @@ impl Work {
         leader: &Leader,
         leader_lives: bool,
         force: Force,
+        cgroup: Option<&Leaf>,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
         self.start_round(force)?;
+        // The cgroup before everything: one write reaches all of it, of whatever user.
+        if let (Force::Kill, Some(cgroup)) = (force, cgroup) {
+            tell(cgroup.kill(), "cgroup", leader.pid());
+        }
         // The group first: one call reaches all of it, whatever it forks meanwhile.
         match force {
             Force::None => {}
@@ -146,7 +152,13 @@ impl Work {
             leader: leader.pid(),
             leader_lives,
         };
-        self.look(scope, Some(leader.pid()), force, ground)
+        let mut look = self.look(scope, Some(leader.pid()), force, ground)?;
+        if let Some(cgroup) = cgroup {
+            // A leader that lives is inside too, and is not asked for here.
+            look.is_empty &= leader_lives || !cgroup.is_populated()?;
+            look.proof = Proof::CgroupUnpopulated;
+        }
+        Ok(look)
     }
 
     /// Looks once at the adopted orphans that nobody owns and applies the force to them.

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use foster_protocol::{Capabilities, Containment, Frame, Inbox, RequestId, SessionId, Spec};
 
+use crate::contain::cgroup::Base;
 use crate::dispatch::Own;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
@@ -46,6 +47,8 @@ pub(crate) struct Birth {
     pub(crate) nofile: (u64, u64),
     pub(crate) features: Features,
     pub(crate) reserve: Reserve,
+    /// Where the session's cgroup is made.
+    pub(crate) base: Option<Base>,
     pub(crate) capabilities: Capabilities,
     pub(crate) identity: Own,
 }
@@ -54,9 +57,11 @@ pub(crate) struct Birth {
 pub(crate) fn live(birth: Birth, copied: &Reaper) -> ! {
     copied.unregister();
     let code = match settle(birth) {
-        Ok((server, session, spec, frame, containment)) => run_server(server, |server| {
-            server.keep(BIRTH, session, spec, frame, containment)
-        }),
+        Ok((server, session, spec, frame, containment)) => {
+            run_server(server, Some(session), |server| {
+                server.keep(BIRTH, session, spec, frame, containment)
+            })
+        }
         Err(error) => {
             crate::complain(&error);
             SYSTEM
@@ -102,6 +107,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         capabilities: birth.capabilities,
         own: birth.identity,
         reserve: birth.reserve,
+        base: birth.base,
     };
     let server = Server::new(Start {
         ready,

@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
+use foster_protocol::SessionId;
 use orphans::{Orphans, Reaper, Shared};
 use server::{Fault, Role, Server, Start};
 use startup::{Ready, Refusal};
@@ -108,16 +109,22 @@ fn serve_sessions(start: Start) -> u8 {
             return SYSTEM;
         }
     };
-    run_server(server, Server::serve)
+    run_server(server, None, Server::serve)
 }
 
-/// Runs a server to its end, whatever that is.
-fn run_server(mut server: Server, run: impl FnOnce(&mut Server) -> Result<(), Fault>) -> u8 {
+/// Runs a server to its end, whatever that is. A keeper's has a session.
+fn run_server(
+    mut server: Server,
+    kept: Option<SessionId>,
+    run: impl FnOnce(&mut Server) -> Result<(), Fault>,
+) -> u8 {
     let served = catch_unwind(AssertUnwindSafe(|| run(&mut server)));
     let code = match served {
         Ok(Err(Fault::Born(birth))) => keeper::live(*birth, &server.into_reaper()),
-        Ok(Ok(())) if server.is_broken() => return WRONG_USE,
-        Ok(Ok(())) => return DONE,
+        Ok(Ok(())) => {
+            server.tidy(kept);
+            return if server.is_broken() { WRONG_USE } else { DONE };
+        }
         Ok(Err(Fault::Invariant(illegal))) => {
             tracing::error!(?illegal, "internal error");
             INTERNAL
@@ -132,6 +139,7 @@ fn run_server(mut server: Server, run: impl FnOnce(&mut Server) -> Result<(), Fa
     if catch_unwind(AssertUnwindSafe(|| server.abandon())).is_err() {
         tracing::error!("the sessions could not be ended");
     }
+    server.tidy(kept);
     code
 }
 

@@ -5,8 +5,11 @@
 //! watch the host by pidfd, because a stranger that was forked off may hold the socket open.
 //! 5. Wait for the greeting, no longer than the deadline.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use foster_protocol::{
@@ -16,6 +19,7 @@ use foster_protocol::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use thiserror::Error;
 
+use crate::contain::cgroup::{self, Base, Lack};
 use crate::dispatch::Own;
 use crate::reserve::Reserve;
 use crate::sys::kernel::{self, Features};
@@ -67,6 +71,8 @@ pub(crate) struct Ready {
     pub(crate) capabilities: Capabilities,
     pub(crate) own: Own,
     pub(crate) reserve: Reserve,
+    /// Where cgroups are made.
+    pub(crate) base: Option<Base>,
 }
 
 /// Becomes a helper.
@@ -97,12 +103,16 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         nofile,
         helper_pid: own_pid(),
     };
-    let capabilities = capabilities(features);
-    let inbox = greet(&control, &capabilities)?;
+    let Greeted {
+        inbox,
+        base,
+        capabilities,
+    } = greet(&control, features)?;
     let own = Own {
         uid: nix::unistd::geteuid().as_raw(),
         gid: nix::unistd::getegid().as_raw(),
         descriptors: reserve.usual(),
+        limits: base.as_ref().is_some_and(Base::has_controllers),
     };
     Ok(Ready {
         control,
@@ -113,6 +123,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         capabilities,
         own,
         reserve,
+        base,
     })
 }
 
@@ -162,7 +173,7 @@ fn watch_host(control: &OwnedFd) -> Result<Option<OwnedFd>, Refusal> {
 }
 
 /// What this helper offers on this kernel.
-fn capabilities(features: Features) -> Capabilities {
+fn capabilities(features: Features, cgroup: Result<&Base, Lack>) -> Capabilities {
     let offered = |level| Availability {
         level,
         errno: 0,
@@ -185,7 +196,15 @@ fn capabilities(features: Features) -> Capabilities {
         levels: vec![
             offered(Level::Group),
             tree,
-            not_offered(Level::Cgroup),
+            match cgroup {
+                Ok(_) if tree.errno != 0 => missing(
+                    Level::Cgroup,
+                    tree.errno,
+                    tree.obstacle.unwrap_or(Obstacle::NotOffered),
+                ),
+                Ok(_) => offered(Level::Cgroup),
+                Err((obstacle, errno)) => missing(Level::Cgroup, errno, obstacle),
+            },
             not_offered(Level::Namespace),
         ],
         clone3: features.clone3,
@@ -195,13 +214,25 @@ fn capabilities(features: Features) -> Capabilities {
     }
 }
 
+/// What came of the greeting.
+struct Greeted {
+    inbox: Inbox,
+    base: Option<Base>,
+    capabilities: Capabilities,
+}
+
 /// Waits for the greeting and answers it.
-fn greet(control: &OwnedFd, capabilities: &Capabilities) -> Result<Inbox, Refusal> {
+fn greet(control: &OwnedFd, features: Features) -> Result<Greeted, Refusal> {
     let mut inbox = Inbox::new();
     let mut frame = first_frame(control, &mut inbox)?;
     let call = decode_call(&frame.body)
         .map_err(|error| Refusal::BadGreeting(format!("the first frame: {error}")))?;
-    let Request::Hello { version, .. } = call.request else {
+    let Request::Hello {
+        version,
+        cgroup_root,
+        build: _,
+    } = call.request
+    else {
         return Err(Refusal::BadGreeting(
             "the first request is not Hello".to_owned(),
         ));
@@ -227,6 +258,13 @@ fn greet(control: &OwnedFd, capabilities: &Capabilities) -> Result<Inbox, Refusa
             "Hello carries more than a log".to_owned(),
         ));
     }
+    let root = cgroup_root.map(|root| PathBuf::from(OsString::from_vec(root.0)));
+    let base = match features.clone3 {
+        true => cgroup::probe(root.as_deref()),
+        // Only clone3 starts a child inside.
+        false => Err((Obstacle::CgroupEnter, libc::ENOSYS)),
+    };
+    let capabilities = capabilities(features, base.as_ref().map_err(|lack| *lack));
     answer(
         control,
         Answer {
@@ -238,9 +276,14 @@ fn greet(control: &OwnedFd, capabilities: &Capabilities) -> Result<Inbox, Refusa
             },
         },
     )?;
+    let base = base.ok();
     // From here on the helper holds no pipe of the host's but the log it was given.
     own::replace_stderr(frame.descriptors.pop()).during("set the log")?;
-    Ok(inbox)
+    Ok(Greeted {
+        inbox,
+        base,
+        capabilities,
+    })
 }
 
 fn first_frame(control: &OwnedFd, inbox: &mut Inbox) -> Result<Frame, Refusal> {

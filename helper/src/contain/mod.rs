@@ -1,3 +1,4 @@
 //! Finding the members of a session, by the means of each containment level.
 
+pub(crate) mod cgroup;
 pub(crate) mod group;

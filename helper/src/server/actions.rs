@@ -245,7 +245,9 @@ impl Server {
         };
         self.unwatch(&work);
         self.reserve.lift();
-        let look = self.with_ground(|ground| work.look_at_session(&leader, !exited, force, ground));
+        let cgroup = (self.table.get(session).ok()).and_then(|record| record.body.cgroup.as_ref());
+        let look = self
+            .with_ground(|ground| work.look_at_session(&leader, !exited, force, cgroup, ground));
         let watched = look.map(|look| self.watch_members(owner, &mut work, look, force));
         self.reserve.restore();
         self.change(session, |record| {
@@ -261,7 +263,12 @@ impl Server {
         self.change(session, |record| {
             let cause = record.ending_cause();
             let work = record.body.work.take();
-            record.ending = work.map(|work| work.all_gone(cause, proof, now, loose));
+            let mut ending = work.map(|work| work.all_gone(cause, proof, now, loose));
+            if let (Some(ending), Some(cgroup)) = (&mut ending, record.body.cgroup.take()) {
+                ending.peaks = cgroup.peaks();
+                cgroup.remove();
+            }
+            record.ending = ending;
         });
         self.apply(session, Event::TreeEmpty)?;
         Ok(true)
@@ -404,6 +411,14 @@ impl Server {
         let pid = leader.pid();
         match leader.reap() {
             Ok(()) => {
+                // A session that never ran has an empty cgroup; a released one is using it.
+                let cgroup = self.change(session, |record| {
+                    let is_unused = record.state == State::Failed;
+                    is_unused.then(|| record.body.cgroup.take()).flatten()
+                });
+                if let Some(Some(cgroup)) = cgroup {
+                    cgroup.remove();
+                }
                 self.leaders.remove(&pid.0);
                 self.unreaped.remove(&pid.0);
                 Ok(())

@@ -23,6 +23,7 @@ use foster_protocol::{
     receive, send,
 };
 
+use crate::contain::cgroup::{Base, Leaf};
 use crate::contain::group::{Claim, Ground};
 use crate::dispatch::Own;
 use crate::ending::Work;
@@ -75,6 +76,8 @@ pub(crate) struct Body {
     /// The pipe on which the child reports its way to exec.
     status: Option<(OwnedFd, u64)>,
     gate: Option<OwnedFd>,
+    /// The cgroup that the leader was started in.
+    cgroup: Option<Leaf>,
     /// The child has said that it goes into exec.
     executing: bool,
     failure: Option<(Step, i32)>,
@@ -107,6 +110,12 @@ impl Orders {
 }
 
 impl Body {
+    /// The kernel has killed a member for want of memory, and the leader died of KILL.
+    fn is_out_of_memory(&self, status: i32) -> bool {
+        let kills = || self.cgroup.as_ref()?.peaks()?.oom_kills;
+        libc::WTERMSIG(status) == libc::SIGKILL && kills().is_some_and(|kills| kills > 0)
+    }
+
     /// The orders of an ending that brings no terms of its own.
     fn own_orders(&self, cause: Cause) -> Orders {
         Orders {
@@ -200,6 +209,8 @@ pub(crate) struct Server {
     context: Context,
     reserve: Reserve,
     capabilities: Capabilities,
+    /// Where cgroups are made.
+    base: Option<Base>,
     identity: Own,
     seal: Option<Seal>,
     /// Only the first request after `Hello` may be `Restrict`.
@@ -255,6 +266,7 @@ impl Server {
             context: ready.context,
             reserve: ready.reserve,
             capabilities: ready.capabilities,
+            base: ready.base,
             identity: ready.own,
             seal: None,
             may_restrict: true,
@@ -368,6 +380,15 @@ impl Server {
         self.may_restrict = false;
         self.start_here(id, session, spec, frame, containment)?;
         self.serve()
+    }
+
+    /// Removes the cgroups that nobody uses any more.
+    pub(crate) fn tidy(&self, kept: Option<SessionId>) {
+        let Some(base) = &self.base else { return };
+        match kept {
+            None => base.remove_all(),
+            Some(session) => base.remove_of(session),
+        }
     }
 
     /// Leaves the server behind in a fork: everything goes but what tells of its handlers.

@@ -188,6 +188,7 @@ impl Server {
                     nofile: self.context.nofile,
                     features: self.context.features,
                     reserve: self.reserve,
+                    base: self.base.clone(),
                     capabilities: self.capabilities.clone(),
                     identity: self.identity,
                 })));
@@ -544,6 +545,7 @@ impl Server {
     /// What a dead keeper leaves: nothing, where its session is over; else everything that it
     /// kept has come to us and is ended.
     fn bury_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.kill_cgroup_of_lost(session);
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
@@ -555,8 +557,8 @@ impl Server {
         // Waits for the end are answered by the sweep; nothing else has an answer any more.
         let lost: Vec<RequestId> = relay
             .asked
-            .iter()
-            .filter_map(|(_, asked)| match *asked {
+            .values()
+            .filter_map(|asked| match *asked {
                 Asked::Client(id) => Some(id),
                 Asked::ClientEnd(_)
                 | Asked::Exit
@@ -576,12 +578,26 @@ impl Server {
         self.begin_sweep(Duration::ZERO, Some(session))
     }
 
+    /// A dead keeper's cgroup outlives it, and reaches those who have not come to us.
+    fn kill_cgroup_of_lost(&self, session: SessionId) {
+        let over = self.relays.get(&session).is_none_or(Relay::is_over);
+        let leaf = (self.base.as_ref().filter(|_| !over)).map(|base| base.reopen(session));
+        if let Some(Ok(leaf)) = leaf
+            && let Err(error) = leaf.kill()
+        {
+            tracing::warn!(%session, %error, "a cgroup cannot be killed");
+        }
+    }
+
     /// A session without a keeper has ended with the sweep.
     pub(super) fn end_lost(&mut self, session: SessionId, ending: Ending) -> Result<(), Fault> {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
         relay.state = StateName::Ended;
+        if let Some(Ok(leaf)) = self.base.as_ref().map(|base| base.reopen(session)) {
+            leaf.remove();
+        }
         let last = Reply::Ended { ending };
         relay.last = Some(last.clone());
         let waits: Vec<Asked> = std::mem::take(&mut relay.asked).into_values().collect();

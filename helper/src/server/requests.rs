@@ -197,8 +197,8 @@ impl Server {
         let mut once = Work::new(self.now);
         let look = self.with_ground(|ground| {
             // Who is there is counted before the signal ends them.
-            once.look_at_session(&leader, !exited, Force::None, ground)?;
-            once.look_at_session(&leader, !exited, Force::Plain(number), ground)
+            once.look_at_session(&leader, !exited, Force::None, None, ground)?;
+            once.look_at_session(&leader, !exited, Force::Plain(number), None, ground)
         });
         self.reserve.restore();
         self.change(session, |record| record.body.leader = Some(leader));

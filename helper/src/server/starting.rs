@@ -4,11 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Cause, Containment, Exit, Frame, Level, Micros, OnExit, Reject, Reply, RequestId, SessionId,
-    Spec, Step,
+    Cause, Containment, Exit, Frame, Level, Micros, Missing, OnExit, Reject, Reply, RequestId,
+    SessionId, Spec, Step, TreeLimits,
 };
 
 use super::{Body, Fault, Server, Watch};
+use crate::contain::cgroup::Leaf;
 use crate::dispatch::{check_sealed_level, check_spec, choose_level};
 use crate::session::{AfterExit, Event, State};
 use crate::sys::epoll::Interest;
@@ -52,10 +53,25 @@ impl Server {
         frame: Frame,
         containment: Containment,
     ) -> Result<(), Fault> {
+        let (cgroup, containment) = match self.make_cgroup(session, &spec, containment) {
+            Ok(made) => made,
+            Err(errno) => return self.note_stillborn(id, session, Step::Prepare, errno),
+        };
+        let inside = cgroup.as_ref().map(Leaf::directory);
         let born = Plan::new(&spec, frame.descriptors, &self.context)
-            .and_then(|plan| spawn(plan, &self.context));
+            .and_then(|plan| spawn(plan, &self.context, inside));
         match born {
-            Ok(born) => self.adopt(id, session, spec, born, containment),
+            Ok(born) => {
+                self.adopt(id, session, spec, born, containment)?;
+                self.change(session, |record| record.body.cgroup = cgroup);
+                Ok(())
+            }
+            Err((step, errno)) if cgroup.is_some() => {
+                if let Some(cgroup) = cgroup {
+                    cgroup.remove();
+                }
+                self.note_stillborn(id, session, step, errno)
+            }
             Err((step, errno)) => self.note_stillborn(id, session, step, errno),
         }
     }
@@ -79,6 +95,43 @@ impl Server {
         self.check_room()?;
         self.table.admit(session)?;
         Ok(containment)
+    }
+
+    /// Makes the session's cgroup, if it gets one. Where that fails, the session goes on without
+    /// it and says so, unless it was required.
+    fn make_cgroup(
+        &self,
+        session: SessionId,
+        spec: &Spec,
+        mut containment: Containment,
+    ) -> Result<(Option<Leaf>, Containment), i32> {
+        let has_cgroup = containment.level >= Level::Cgroup
+            && containment
+                .missing
+                .iter()
+                .all(|one| one.level != Level::Cgroup);
+        let Some(base) = self.base.as_ref().filter(|_| has_cgroup) else {
+            return Ok((None, containment));
+        };
+        match base.create(session, spec.limits) {
+            Ok(leaf) => Ok((Some(leaf), containment)),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                let needed = spec.require.is_some_and(|level| level >= Level::Cgroup)
+                    || spec.limits != TreeLimits::default();
+                if needed {
+                    return Err(errno);
+                }
+                if containment.level == Level::Cgroup {
+                    containment.level = Level::Tree;
+                }
+                containment.missing.push(Missing {
+                    level: Level::Cgroup,
+                    errno,
+                });
+                Ok((None, containment))
+            }
+        }
     }
 
     /// Nothing was forked: the record only says so until it is closed.
@@ -153,6 +206,7 @@ impl Server {
             leader_token: None,
             status: None,
             gate: None,
+            cgroup: None,
             executing: false,
             failure: None,
             born: Instant::now(),
@@ -251,10 +305,10 @@ impl Server {
             return Ok(());
         };
         let ended = record.body.orders.map(|orders| orders.cause);
-        let by_itself = if libc::WIFSIGNALED(status) {
-            Cause::Signal
-        } else {
-            Cause::Exit
+        let by_itself = match libc::WIFSIGNALED(status) {
+            true if record.body.is_out_of_memory(status) => Cause::OutOfMemory,
+            true => Cause::Signal,
+            false => Cause::Exit,
         };
         let exit = Exit {
             status,

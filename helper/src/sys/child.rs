@@ -8,7 +8,7 @@
 //! `ioctl(TIOCSCTTY)`, `prctl` (`PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_SET_PDEATHSIG`),
 //! `fchdir`, `chdir`, `umask`, `open`, `prlimit64`, `setpriority`, `setgroups`, `setresgid`,
 //! `geteuid`, `setresuid`, `read`, `getppid`, `rt_sigaction`, `rt_sigprocmask`, `execve`,
-//! `faccessat`, `_exit`.
+//! `faccessat`, `pause`, `_exit`.
 //!
 //! Every signal stays blocked until the command's own mask is set, right before exec.
 
@@ -17,6 +17,7 @@ use std::io;
 
 use foster_protocol::Step;
 use nix::sys::prctl;
+use nix::sys::signal::Signal;
 use nix::unistd::{geteuid, getppid, setsid};
 
 use super::kernel::Features;
@@ -42,6 +43,15 @@ pub(super) struct Surroundings {
     pub(super) highest: i32,
     /// The helper.
     pub(super) helper_pid: i32,
+}
+
+/// Sleeps until it is killed, and no longer than its parent lives.
+pub(super) fn sleep() -> ! {
+    // Without a death signal it still dies with its cgroup, which is what it is for.
+    let _second_line = prctl::set_pdeathsig(Signal::SIGKILL);
+    loop {
+        raw::pause();
+    }
 }
 
 /// A step that failed.

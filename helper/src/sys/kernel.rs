@@ -64,7 +64,7 @@ fn probe_group() -> bool {
 
 /// Forks a child that exits at once.
 fn probe_clone3() -> bool {
-    match raw::clone3() {
+    match raw::clone3(None) {
         Ok(Forked::Child) => raw::exit(0),
         Ok(Forked::Parent { pid, pidfd }) => {
             let has_pidfd = pidfd.is_some();

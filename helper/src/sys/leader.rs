@@ -6,8 +6,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use foster_protocol::{Micros, Pid, Usage};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 
 use super::raw::{self, Changed, Who};
 use super::signalable::signalable;
@@ -96,6 +99,23 @@ impl Leader {
         let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
         let changed = raw::waitid(Who::Pid(self.pid), options)?;
         Ok(changed.map(|changed| (status(&changed), usage(&changed.usage))))
+    }
+
+    /// Waits until the leader is dead or the time is up, where it has a pidfd.
+    ///
+    /// # Errors
+    ///
+    /// What `poll(2)` says.
+    pub(crate) fn wait(&self, limit: Duration) -> io::Result<()> {
+        let Some(pidfd) = self.pidfd() else {
+            return Ok(());
+        };
+        let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
+        let mut watched = [PollFd::new(pidfd, PollFlags::POLLIN)];
+        match poll(&mut watched, millis) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reaps a dead leader. From then on its number may belong to anybody, and nobody can

@@ -15,6 +15,9 @@ use libc::{c_char, c_int, c_long, c_ulong, c_void};
 /// `CLONE_CLEAR_SIGHAND` of `clone3(2)`, since Linux 5.5.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
+/// `CLONE_INTO_CGROUP` of `clone3(2)`.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// The size in bytes of the kernel's signal set.
 const SIGNAL_SET: usize = mem::size_of::<u64>();
 
@@ -95,14 +98,19 @@ fn number_of(result: c_long) -> io::Result<i32> {
     i32::try_from(result).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))
 }
 
-/// `clone3(2)`, copy-on-write, with a pidfd and every handled signal back at its default.
-pub(super) fn clone3() -> io::Result<Forked> {
+/// `clone3(2)`, copy-on-write, with a pidfd and every handled signal back at its default;
+/// inside a cgroup where one is given (`CLONE_INTO_CGROUP`, Linux 5.7).
+pub(super) fn clone3(cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     let mut pidfd: c_int = -1;
     // SAFETY: clone_args is a plain C struct for which all-zero bytes are a valid value.
     let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
     arguments.flags = u64::from(libc::CLONE_PIDFD.unsigned_abs()) | CLONE_CLEAR_SIGHAND;
     arguments.pidfd = (&raw mut pidfd).expose_provenance() as u64;
     arguments.exit_signal = u64::from(libc::SIGCHLD.unsigned_abs());
+    if let Some(cgroup) = cgroup {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
+    }
     let size = mem::size_of::<libc::clone_args>();
     // SAFETY: arguments is valid for its size; without CLONE_VM the child has memory and a
     // stack of its own, and it makes async-signal-safe calls only.
@@ -138,6 +146,12 @@ fn forked(result: c_long, pidfd: c_int) -> io::Result<Forked> {
         pid: number_of(result)?,
         pidfd,
     })
+}
+
+/// `pause(2)`.
+pub(super) fn pause() {
+    // SAFETY: the call takes nothing.
+    unsafe { libc::pause() };
 }
 
 /// `pidfd_open(2)`.

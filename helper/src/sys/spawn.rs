@@ -4,7 +4,7 @@
 //! an exec that hangs on a dead file system would hang the helper with it.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use foster_protocol::Step;
 use nix::fcntl::OFlag;
@@ -43,13 +43,18 @@ pub(crate) struct Born {
     pub(crate) gate: Option<OwnedFd>,
 }
 
-/// Forks the child of a plan and closes what the plan held. Every signal is blocked in the
+/// Forks the child of a plan, inside a cgroup where one is given (with `clone3` alone), and
+/// closes what the plan held. Every signal is blocked in the
 /// calling thread, so that no handler runs in the child; the child belongs to that thread.
 ///
 /// # Errors
 ///
 /// `Prepare` or `Fork` with the error number. Nothing has been started then.
-pub(crate) fn spawn(mut plan: Plan, context: &Context) -> Result<Born, (Step, i32)> {
+pub(crate) fn spawn(
+    mut plan: Plan,
+    context: &Context,
+    cgroup: Option<BorrowedFd<'_>>,
+) -> Result<Born, (Step, i32)> {
     let prepare = |error: io::Error| (Step::Prepare, error.raw_os_error().unwrap_or(libc::EIO));
     let (status, status_end) = pipe(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(prepare)?;
     let (gate_end, gate) = if plan.orders.gated {
@@ -75,7 +80,7 @@ pub(crate) fn spawn(mut plan: Plan, context: &Context) -> Result<Born, (Step, i3
     };
     // Nothing between here and `child::run` may allocate, lock or panic.
     let forked = if context.features.clone3 {
-        raw::clone3()
+        raw::clone3(cgroup)
     } else {
         raw::clone_plain(context.features.pidfd)
     };
@@ -87,6 +92,18 @@ pub(crate) fn spawn(mut plan: Plan, context: &Context) -> Result<Born, (Step, i3
             gate,
         }),
         Err(error) => Err((Step::Fork, error.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+/// Forks a child that sleeps inside a cgroup until it is killed.
+///
+/// # Errors
+///
+/// What `clone3(2)` says.
+pub(crate) fn spawn_sleeper(cgroup: BorrowedFd<'_>) -> io::Result<Leader> {
+    match raw::clone3(Some(cgroup))? {
+        Forked::Child => child::sleep(),
+        Forked::Parent { pid, pidfd } => Ok(Leader::new(pid, pidfd)),
     }
 }
 

@@ -125,7 +125,7 @@ pub(super) fn try_start(
     own::block_all_signals().unwrap();
     let plan = Plan::new(spec, passed, context)?;
     let _forking = FORK.lock().unwrap_or_else(PoisonError::into_inner);
-    spawn(plan, context)
+    spawn(plan, context, None)
 }
 
 /// Waits until a descriptor is readable.

@@ -147,7 +147,7 @@ fn own_table_is_full() {
         hoard.push(copy);
     }
     assert_eq!(
-        spawn(plan(&context), &context).unwrap_err(),
+        spawn(plan(&context), &context, None).unwrap_err(),
         (Step::Prepare, libc::EMFILE)
     );
     // Room for the status pipe, none for the pidfd.
@@ -155,7 +155,7 @@ fn own_table_is_full() {
     for clone3 in [context.features.clone3, false] {
         context.features.clone3 = clone3;
         assert_eq!(
-            spawn(plan(&context), &context).unwrap_err(),
+            spawn(plan(&context), &context, None).unwrap_err(),
             (Step::Fork, libc::EMFILE)
         );
     }
