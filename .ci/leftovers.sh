@@ -19,14 +19,15 @@ waiting=$(ancestors)
 # "pid start-time" of every other process that carries a mark: both together name one process.
 carriers() {
     local environ pid
-    # A process that has gone in between cannot be read, and is not left.
-    grep -lzE "^(${mark}|FOSTER_TRACER=.*)\$" /proc/[0-9]*/environ 2>/dev/null |
+    # A process that has gone in between cannot be read, which grep says with 2, and is not left.
+    { grep -lzE "^(${mark}|FOSTER_TRACER=.*)\$" /proc/[0-9]*/environ 2>/dev/null || true; } |
         while IFS= read -r environ; do
             pid=${environ#/proc/}
             pid=${pid%/environ}
             grep -qxF "$pid" <<<"$waiting" && continue
             # Behind the name, which may hold anything, the start time is the 20th field.
-            sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | awk -v pid="$pid" '{print pid, $20}'
+            { sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null || true; } |
+                awk -v pid="$pid" '{print pid, $20}'
         done | sort
 }
 

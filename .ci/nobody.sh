@@ -15,7 +15,7 @@ chmod 755 "$scratch"
 mkdir "$scratch/tmp"
 chown "$user:$user" "$scratch/tmp"
 as_user() {
-    setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs \
+    setpriv --reuid "$user" --regid "$user" --clear-groups \
         env HOME="$scratch/tmp" TMPDIR="$scratch/tmp" "$@"
 }
 
@@ -33,8 +33,8 @@ fi
 export CARGO_TARGET_DIR=$target
 
 # "Executable unittests src/lib.rs (target/debug/deps/foster-0123456789abcdef)"
-tests=$(cargo test --workspace --no-run 2>&1 | tee /dev/stderr |
-    sed -nE 's/^ *Executable .*\((.*)\)$/\1/p')
+cargo test --workspace --no-run 2>&1 | tee "$scratch/built"
+tests=$(sed -nE 's/^ *Executable .*\((.*)\)$/\1/p' "$scratch/built")
 [ -n "$tests" ]
 status=0
 while read -r test; do

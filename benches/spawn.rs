@@ -82,10 +82,17 @@ fn main() -> Outcome<()> {
         .map(|_| command(&helper, &tiny).arg("wait").spawn())
         .collect::<foster::Result<Vec<_>>>()?;
     print_memory(&format!("with {} live sessions", live.len()), &helper)?;
+    let count = live.len();
     drop(live);
+    let from = Instant::now();
     let farewell = helper.shutdown(Duration::ZERO)?;
-    assert_eq!(farewell.survivors, []);
+    let took = from.elapsed();
+    let survivors = farewell.survivors.len();
+    println!("shutdown with {count} live sessions: {took:.1?}, {survivors} survivors");
     black_box(ballast);
+    if survivors > 0 {
+        return Err("the helper could not end everything".into());
+    }
     Ok(())
 }
 

@@ -103,9 +103,9 @@ pub use connection::Ended;
 pub use error::{Error, ErrorKind, Result};
 pub use foster_protocol::{
     Availability, Bytes, Capabilities, Cause, Containment, Counters, Ended as MemberEnd, Ending,
-    Exit, Farewell, Feature, Field, Level, LevelChoice, Member, Micros, Missing, Orphan, Pid,
-    Proof, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step, Survivor, Target, Usage,
-    Verdict, Why,
+    Exit, Farewell, Feature, Field, Level, LevelChoice, Member, Micros, Missing, Obstacle, Orphan,
+    Peaks, Pid, Proof, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step, Survivor,
+    Target, Usage, Verdict, Why,
 };
 pub use helper::{Helper, Listing};
 #[cfg(feature = "embedded-helper")]
@@ -114,3 +114,8 @@ pub use launch::HelperBuilder;
 pub use output::Output;
 pub use session::Session;
 pub use stdio::Stdio;
+
+/// The example of README.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

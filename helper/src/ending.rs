@@ -131,7 +131,7 @@ impl Work {
         cgroup: Option<&Leaf>,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
-        self.start_round(force)?;
+        let held = self.start_round(force)?;
         // The cgroup before everything: one write reaches all of it, of whatever user.
         if let (Force::Kill, Some(cgroup)) = (force, cgroup) {
             tell(cgroup.kill(), "cgroup", leader.pid());
@@ -152,7 +152,7 @@ impl Work {
             leader: leader.pid(),
             leader_lives,
         };
-        let mut look = self.look(scope, Some(leader.pid()), force, ground)?;
+        let mut look = self.look(scope, Some(leader.pid()), force, held, ground)?;
         if let Some(cgroup) = cgroup {
             // A leader that lives is inside too, and is not asked for here.
             look.is_empty &= leader_lives || !cgroup.is_populated()?;
@@ -167,8 +167,8 @@ impl Work {
         force: Force,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
-        self.start_round(force)?;
-        self.look(Scope::Unclaimed, None, force, ground)
+        let held = self.start_round(force)?;
+        self.look(Scope::Unclaimed, None, force, held, ground)
     }
 
     fn look(
@@ -176,10 +176,20 @@ impl Work {
         scope: Scope,
         group: Option<Pid>,
         force: Force,
+        held: Vec<Process>,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
         let mut accept = |process: &Process| self.meet(process, group, force);
-        let found = census(scope, ground, &mut accept)?;
+        let mut found = census(scope, ground, &mut accept)?;
+        // A member that has left the session and its parents since is a member still: that it
+        // was one was seen, and it is held.
+        for process in held {
+            let met = self.noted.get(&process.pid().0);
+            if met.is_none_or(|noted| !noted.present) && !process.is_dead()? {
+                self.meet(&process, group, force);
+                found.members.push(process);
+            }
+        }
         for stat in &found.unpinned {
             self.note(stat.pid, &stat.name);
         }
@@ -195,27 +205,39 @@ impl Work {
         })
     }
 
-    /// Starts a look. Whoever is alive when KILL goes out is ended by it, also where the group's
-    /// KILL has done so before the walk comes by.
-    fn start_round(&mut self, force: Force) -> io::Result<()> {
+    /// Starts a look, and gives back the members that are held from the last one and live. A
+    /// signal to the group ends members before the walk comes by, so whoever is alive when it
+    /// goes out counts as reached by it.
+    fn start_round(&mut self, force: Force) -> io::Result<Vec<Process>> {
         self.rounds = self.rounds.saturating_add(1);
         self.newcomers = 0;
-        for (_, process) in std::mem::take(&mut self.watched) {
-            let alive = !process.is_dead()?;
-            if let Some(noted) = self.noted.get_mut(&process.pid().0) {
-                noted.present &= alive;
-            }
-        }
+        let held = self.take_living()?;
         for noted in self.noted.values_mut() {
-            if force == Force::Kill && noted.present {
-                noted.signalled = true;
-                noted.killed = true;
-            } else if !noted.present {
-                noted.bury();
+            match force {
+                _ if !noted.present => noted.bury(),
+                Force::None | Force::Plain(_) => {}
+                Force::Signal(_) => noted.signalled = true,
+                Force::Kill => {
+                    noted.signalled = true;
+                    noted.killed = true;
+                }
             }
             noted.present = false;
         }
-        Ok(())
+        Ok(held)
+    }
+
+    /// Takes the watched members that live.
+    pub(crate) fn take_living(&mut self) -> io::Result<Vec<Process>> {
+        let mut living = Vec::new();
+        for (_, process) in std::mem::take(&mut self.watched) {
+            if !process.is_dead()? {
+                living.push(process);
+            } else if let Some(noted) = self.noted.get_mut(&process.pid().0) {
+                noted.present = false;
+            }
+        }
+        Ok(living)
     }
 
     /// Notes a living member and signals it.

@@ -1,9 +1,10 @@
 //! The `foster` command: a host of this library with a command line.
 //!
-//! `docs/CLI.md` is its page. Standard output is the command's alone; only the help and the
-//! version go there. Nothing here signals by number, forks or waits on a pid.
+//! `docs/CLI.md` is its page. Standard output is the command's alone; only the help, the
+//! version and the table of `foster doctor` go there. Nothing here signals by number, forks or waits on a pid.
 
 mod course;
+mod doctor;
 mod duration;
 mod follow;
 mod news;
@@ -11,6 +12,7 @@ mod options;
 mod outcome;
 mod parent;
 mod plan;
+mod remedy;
 mod report;
 mod run;
 mod signals;
@@ -36,11 +38,20 @@ pub fn main() -> ExitCode {
         Ok(Request::Run(options)) => ExitCode::from(run::run(&options)),
         #[cfg(feature = "embedded-helper")]
         Ok(Request::Helper) => foster_helper::run(),
-        Ok(Request::Print(text)) => match io::stdout().write_all(text.as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("standard output cannot be written: {error}")),
+        Ok(Request::Doctor(format)) => match doctor::examine(format) {
+            Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
+            Err(line) => fail(&line),
         },
+        Ok(Request::Print(text)) => print(&text, ExitCode::SUCCESS),
         Err(line) => fail(&line),
+    }
+}
+
+/// Prints a text and returns this code where that works.
+fn print(text: &str, code: ExitCode) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => code,
+        Err(error) => fail(&format!("standard output cannot be written: {error}")),
     }
 }
 

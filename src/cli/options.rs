@@ -1,4 +1,4 @@
-//! The options of `foster run`, from an argument vector to checked values.
+//! The options of `foster`, from an argument vector to checked values.
 //!
 //! Options end at the first word that is none: what follows is the command's own. Nothing
 //! here starts, opens or prints anything.
@@ -20,11 +20,22 @@ use crate::{Level, LevelChoice};
 pub(crate) enum Request {
     /// Run a command.
     Run(Box<RunOptions>),
+    /// Tell what can be had here, in this form.
+    Doctor(Format),
     /// Play the helper, which no hand may start.
     #[cfg(feature = "embedded-helper")]
     Helper,
     /// Print this text on standard output: the help or the version.
     Print(String),
+}
+
+/// The form of an answer on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// One JSON object on one line.
+    Json,
 }
 
 /// Everything that `foster run` was told.
@@ -110,7 +121,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
                 Ok(Request::Print(text))
             } else if kind == ErrorKind::MissingSubcommand {
                 // The text would list the hidden one too.
-                Err("a subcommand is missing: foster run COMMAND".to_owned())
+                Err("a subcommand is missing: foster run COMMAND, or foster doctor".to_owned())
             } else {
                 Err(one_line(&text))
             };
@@ -118,6 +129,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
     };
     match line.verb {
         Verb::Run(args) => args.check().map(|options| Request::Run(Box::new(options))),
+        Verb::Doctor(DoctorArgs { json: true }) => Ok(Request::Doctor(Format::Json)),
+        Verb::Doctor(DoctorArgs { json: false }) => Ok(Request::Doctor(Format::Table)),
         #[cfg(feature = "embedded-helper")]
         Verb::Helper => Ok(Request::Helper),
     }
@@ -140,6 +153,8 @@ struct Line {
 enum Verb {
     /// Runs a command; when it exits, times out or foster ends, its whole tree ends
     Run(Box<RunArgs>),
+    /// Tells which levels of containment can be had here, and what to do about the others
+    Doctor(DoctorArgs),
     /// Plays the helper of a host; it cannot be started by hand
     #[cfg(feature = "embedded-helper")]
     #[command(hide = true)]
@@ -213,6 +228,18 @@ struct RunArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    args_override_self = true,
+    after_help = "Exit code: 0 when level auto holds also what leaves a command's session (level \
+        tree), 1 when not,\n125 when no helper can be had."
+)]
+struct DoctorArgs {
+    /// Print one JSON object on one line
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -164,6 +164,25 @@ fn what_is_wrong_is_one_line_that_names_it() {
 }
 
 #[test]
+fn doctor_answers_with_a_table_unless_json_is_asked_for() {
+    for (words, format) in [
+        (&["doctor"][..], Format::Table),
+        (&["doctor", "--json"], Format::Json),
+        (&["doctor", "--json", "--json"], Format::Json),
+    ] {
+        let request = read(words);
+        assert!(
+            matches!(request, Ok(Request::Doctor(read)) if read == format),
+            "{words:?} is read as {request:?}"
+        );
+    }
+    for wrong in [["doctor", "x"], ["doctor", "--jsn"], ["doctor", "-v"]] {
+        let line = read(&wrong).expect_err("it is refused");
+        assert!(!line.contains('\n'), "{line:?}");
+    }
+}
+
+#[test]
 fn help_and_version_are_for_standard_output() {
     for words in [&["--help"][..], &["-h"], &["--version"], &["run", "--help"]] {
         assert!(matches!(read(words), Ok(Request::Print(_))), "{words:?}");

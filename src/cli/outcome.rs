@@ -8,10 +8,10 @@ use std::process::ExitStatus;
 use nix::libc::SIGTERM;
 
 use crate::cli::course::Stop;
-use crate::cli::words;
+use crate::cli::{remedy, words};
 use crate::{
-    Bytes, Cause, Containment, Ended, Ending, Error, Exit, Farewell, Member, MemberEnd, Missing,
-    Reject, Step, Survivor,
+    Bytes, Capabilities, Cause, Containment, Ended, Ending, Error, Exit, Farewell, Member,
+    MemberEnd, Missing, Reject, Step, Survivor,
 };
 
 /// The exit code of a timeout.
@@ -83,10 +83,9 @@ impl Failure {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Call(error) => {
-                if let Some(Reject::LevelUnavailable { level, errno }) = error.rejection() {
-                    let (level, errno) = (*level, *errno);
-                    let why = words::lack(Missing { level, errno });
-                    return format!("level {} cannot be had: {why}", words::level(level));
+                if is_keeper_lost(error) {
+                    return "the keeper of the tree died; what became of the command is unknown"
+                        .to_owned();
                 }
                 let first: &dyn std::error::Error = error;
                 let causes = std::iter::successors(Some(first), |error| error.source());
@@ -104,6 +103,8 @@ impl Failure {
 /// Everything that is known of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
+    /// What the helper can do here, once it was launched.
+    pub(crate) capabilities: Option<Capabilities>,
     /// The command's pid, once it ran.
     pub(crate) pid: Option<i32>,
     /// What contained it.
@@ -132,7 +133,9 @@ impl Outcome {
     pub(crate) fn reason(&self) -> Reason {
         match &self.failure {
             Some(Failure::Silent) => return Reason::HelperLost,
-            Some(Failure::Call(error)) if error.is_helper_lost() => return Reason::HelperLost,
+            Some(Failure::Call(error)) if error.is_helper_lost() || is_keeper_lost(error) => {
+                return Reason::HelperLost;
+            }
             Some(Failure::Call(_) | Failure::Own(_)) | None => {}
         }
         let is_killed = self.causes().any(|cause| cause == Cause::Kill);
@@ -174,6 +177,22 @@ impl Outcome {
                 }
             }
         }
+    }
+
+    /// What kept foster from its work, in words. A level that is missing comes with its remedy.
+    pub(crate) fn failure_text(&self) -> Option<String> {
+        let failure = self.failure.as_ref()?;
+        let Failure::Call(error) = failure else {
+            return Some(failure.text());
+        };
+        let Some(&Reject::LevelUnavailable { level, errno }) = error.rejection() else {
+            return Some(failure.text());
+        };
+        let missing = Missing { level, errno };
+        let (why, remedy) = remedy::of_missing(missing, self.capabilities.as_ref());
+        let remedy = remedy.map(|text| format!("; {text}")).unwrap_or_default();
+        let level = words::level(level);
+        Some(format!("level {level} cannot be had: {why}{remedy}"))
     }
 
     /// The command's status.
@@ -259,12 +278,23 @@ impl Outcome {
         }
     }
 
+    /// Why the tree ended; of one that was let go, why the command exited.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        let end = self.ending().map(|ending| ending.cause);
+        end.or(self.exit.map(|exit| exit.cause))
+    }
+
     /// Why the command exited and why its tree ended.
-    fn causes(&self) -> impl Iterator<Item = Cause> {
+    pub(crate) fn causes(&self) -> impl Iterator<Item = Cause> {
         let exit = self.exit.map(|exit| exit.cause);
         let end = self.ending().map(|ending| ending.cause);
         exit.into_iter().chain(end)
     }
+}
+
+/// Whether the process that held the session died, and what it knew with it.
+fn is_keeper_lost(error: &Error) -> bool {
+    error.rejection() == Some(&Reject::SupervisorLost)
 }
 
 /// The code of a status, as a shell gives it.

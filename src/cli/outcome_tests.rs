@@ -186,13 +186,51 @@ fn spawn_failures_have_the_codes_of_env_and_timeout() {
 fn a_level_that_cannot_be_had_is_told_in_words() {
     let level = crate::Level::Tree;
     let reject = Reject::LevelUnavailable { level, errno: 38 };
-    let refused = failed(Error::rejected(reject));
-    let text = refused.failure.as_ref().map(Failure::text);
+    let mut refused = failed(Error::rejected(reject));
     assert_eq!(
-        text.as_deref(),
+        refused.failure_text().as_deref(),
         Some("level tree cannot be had: the helper does not offer it")
     );
     assert_eq!(verdict(&refused), (Reason::SpawnFailed, 125));
+    let pidfds = crate::Availability {
+        level,
+        errno: 38,
+        obstacle: Some(crate::Obstacle::Pidfds),
+    };
+    refused.capabilities = Some(Capabilities {
+        levels: vec![pidfds],
+        clone3: false,
+        pidfd: false,
+        pidfd_group: false,
+        children_files: true,
+    });
+    let text = refused.failure_text().expect("it failed");
+    let start = "level tree cannot be had: there are no pidfds: Function not implemented; use ";
+    assert!(text.starts_with(start), "{text}");
+}
+
+#[test]
+fn a_lost_keeper_is_a_lost_helper_whether_or_not_the_start_was_seen() {
+    let mut outcome = failed(Error::rejected(Reject::SupervisorLost));
+    assert_eq!(verdict(&outcome), (Reason::HelperLost, 125));
+    outcome.pid = Some(42);
+    assert_eq!(verdict(&outcome), (Reason::HelperLost, 125));
+    let text = outcome.failure_text().expect("it failed");
+    assert!(text.starts_with("the keeper of the tree died"), "{text}");
+}
+
+#[test]
+fn an_exit_that_was_seen_counts_also_where_the_keeper_died_after_it() {
+    let outcome = ran(3 << 8, Cause::Exit, Cause::SupervisorLost);
+    assert_eq!(verdict(&outcome), (Reason::Exit, 3));
+    assert_eq!(outcome.cause(), Some(Cause::SupervisorLost));
+}
+
+#[test]
+fn a_kill_for_want_of_memory_is_a_signal_that_foster_did_not_send() {
+    let outcome = ran(9, Cause::OutOfMemory, Cause::OutOfMemory);
+    assert_eq!(verdict(&outcome), (Reason::Signal, 137));
+    assert_eq!(outcome.cause(), Some(Cause::OutOfMemory));
 }
 
 #[test]

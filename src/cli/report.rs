@@ -10,10 +10,10 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde::Serialize;
 
 use crate::cli::options::ReportTarget;
-use crate::cli::outcome::{Escapee, Failure, Outcome};
-use crate::cli::words;
+use crate::cli::outcome::{Escapee, Outcome};
+use crate::cli::{remedy, words};
 use crate::sys;
-use crate::{Containment, Micros};
+use crate::{Capabilities, Containment, Micros};
 
 /// The version of the report's shape. Fields are only added within one version.
 const VERSION: u32 = 1;
@@ -81,10 +81,12 @@ pub(crate) struct Report {
     escaped: Vec<Escaped>,
     survivors: Vec<Survivor>,
     left_running: Option<u32>,
+    cause: Option<&'static str>,
     verdict: Option<&'static str>,
     proof: Option<&'static str>,
     rounds: Option<u32>,
     took_s: Option<f64>,
+    peaks: Option<Peaks>,
     containment: Option<Contained>,
     error: Option<String>,
 }
@@ -112,6 +114,14 @@ struct Survivor {
 }
 
 #[derive(Debug, Serialize)]
+struct Peaks {
+    memory_bytes: Option<u64>,
+    processes: Option<u64>,
+    cpu_s: Option<f64>,
+    oom_kills: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
 struct Contained {
     level: &'static str,
     missing: Vec<Lacking>,
@@ -121,7 +131,7 @@ struct Contained {
 struct Lacking {
     level: &'static str,
     errno: i32,
-    reason: &'static str,
+    reason: String,
 }
 
 impl Report {
@@ -147,12 +157,17 @@ impl Report {
             escaped: escaped(outcome),
             survivors: survivors(outcome),
             left_running: outcome.left_running(),
+            cause: outcome.cause().map(words::cause),
             verdict: verdict(outcome),
             proof: ending.and_then(|ending| ending.proof).map(words::proof),
             rounds: ending.map(|ending| ending.rounds),
             took_s: ending.map(|ending| seconds(ending.took)),
-            containment: outcome.containment.as_ref().map(contained),
-            error: outcome.failure.as_ref().map(Failure::text),
+            peaks: ending.and_then(|ending| ending.peaks).map(peaks),
+            containment: outcome
+                .containment
+                .as_ref()
+                .map(|containment| contained(containment, outcome.capabilities.as_ref())),
+            error: outcome.failure_text(),
         }
     }
 }
@@ -204,11 +219,20 @@ fn verdict(outcome: &Outcome) -> Option<&'static str> {
     })
 }
 
-fn contained(containment: &Containment) -> Contained {
+fn peaks(peaks: crate::Peaks) -> Peaks {
+    Peaks {
+        memory_bytes: peaks.memory,
+        processes: peaks.processes,
+        cpu_s: peaks.cpu.map(seconds),
+        oom_kills: peaks.oom_kills,
+    }
+}
+
+fn contained(containment: &Containment, capabilities: Option<&Capabilities>) -> Contained {
     let lacking = |missing: &crate::Missing| Lacking {
         level: words::level(missing.level),
         errno: missing.errno,
-        reason: words::lack(*missing),
+        reason: remedy::of_missing(*missing, capabilities).0,
     };
     Contained {
         level: words::level(containment.level),

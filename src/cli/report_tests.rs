@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cli::outcome::Failure;
 use crate::{
     Bytes, Cause, Ended, Ending, Exit, Farewell, Level, MemberEnd, Missing, Orphan, Pid, Proof,
     Usage, Verdict, Why,
@@ -59,7 +60,12 @@ fn full() -> Outcome {
             why: Why::HeldByTracer { tracer: Pid(9) },
         }],
         unattributed: vec![orphan(50), orphan(51)],
-        peaks: None,
+        peaks: Some(crate::Peaks {
+            memory: Some(4_096),
+            processes: Some(7),
+            cpu: Some(Micros(1_500_000)),
+            oom_kills: None,
+        }),
         rounds: 3,
         took: Micros(500_000),
     };
@@ -118,10 +124,17 @@ fn every_field_of_a_full_report_has_its_place() {
                 {"pid": 44, "name": "x", "uid": 5, "why": "held by its tracer, process 9"},
             ],
             "left_running": null,
+            "cause": "timeout",
             "verdict": "incomplete",
             "proof": "no-orphans",
             "rounds": 3,
             "took_s": 0.5,
+            "peaks": {
+                "memory_bytes": 4096,
+                "processes": 7,
+                "cpu_s": 1.5,
+                "oom_kills": null,
+            },
             "containment": {
                 "level": "group",
                 "missing": [
@@ -151,8 +164,10 @@ fn a_command_that_never_ran_has_nothing_but_its_error() {
         "signal",
         "pid",
         "wall_s",
+        "cause",
         "verdict",
         "proof",
+        "peaks",
         "containment",
     ] {
         assert_eq!(report[field], Value::Null, "{field}");

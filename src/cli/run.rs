@@ -57,8 +57,8 @@ pub(crate) fn run(options: &RunOptions) -> u8 {
     if let Some(text) = words::end_phase(&outcome) {
         voice.phase(&text);
     }
-    if let Some(failure) = &outcome.failure {
-        voice.failure(&failure.text());
+    if let Some(text) = outcome.failure_text() {
+        voice.failure(&text);
     }
     if let Some(text) = words::unusual(&outcome, options) {
         voice.unusual(&text);
@@ -147,6 +147,7 @@ impl<'a> Conductor<'a> {
         let helper = Helper::launch().map_err(Failure::Call)?;
         self.voice
             .phase(&format!("helper {} launched", helper.id()));
+        self.outcome.capabilities = Some(helper.capabilities().clone());
         for item in watch.poll_now().map_err(own("signals cannot be seen"))? {
             if self.take(item) == Turn::Last {
                 return Ok(Turn::Last);
@@ -247,7 +248,7 @@ impl<'a> Conductor<'a> {
         let pid = session.pid().0;
         self.voice.phase(&format!(
             "{pid} started, {}",
-            words::contained(session.containment())
+            words::contained(session.containment(), self.outcome.capabilities.as_ref())
         ));
         self.outcome.pid = Some(pid);
         self.outcome.containment = Some(session.containment().clone());

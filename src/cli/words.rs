@@ -11,8 +11,10 @@ use nix::libc::{ENOSYS, SIGKILL};
 
 use crate::cli::options::{Detail, RunOptions};
 use crate::cli::outcome::Outcome;
-use crate::cli::signals;
-use crate::{Bytes, Cause, Containment, Level, MemberEnd, Missing, Proof, Verdict, Why};
+use crate::cli::{remedy, signals};
+use crate::{
+    Bytes, Capabilities, Cause, Containment, Level, MemberEnd, Missing, Peaks, Proof, Verdict, Why,
+};
 
 /// The most processes that one line names.
 const NAMED: usize = 8;
@@ -65,6 +67,10 @@ pub(crate) fn unusual(outcome: &Outcome, options: &RunOptions) -> Option<String>
             spell(options.timeout.unwrap_or_default())
         ));
     }
+    parts.extend(starved(outcome));
+    if outcome.causes().any(|cause| cause == Cause::SupervisorLost) {
+        parts.push("the keeper of the tree died".to_owned());
+    }
     parts.extend(killed(outcome, options.signal));
     parts.extend(left_behind(outcome));
     let escaped = outcome.escaped();
@@ -96,18 +102,40 @@ pub(crate) fn end_phase(outcome: &Outcome) -> Option<String> {
     let ending = outcome.ending()?;
     let proof = ending.proof.map_or("no proof", proof);
     Some(format!(
-        "tree ended: {} ({proof}), {} beside the command, {} rounds in {}",
+        "tree ended: {} ({proof}), {} beside the command, {} rounds in {}, cause {}{}",
         verdict(ending.verdict),
         processes(ending.members.len()),
         ending.rounds,
         spell(ending.took.into()),
+        cause(ending.cause),
+        ending.peaks.as_ref().map(used).unwrap_or_default(),
     ))
 }
 
+/// What a tree used, each with a comma before it; empty where nothing was counted.
+fn used(peaks: &Peaks) -> String {
+    let Peaks {
+        memory,
+        processes,
+        cpu,
+        oom_kills,
+    } = *peaks;
+    let parts = [
+        memory.map(|bytes| format!("up to {} KiB of memory", bytes.div_ceil(1024))),
+        processes.map(|count| format!("up to {count} processes and threads")),
+        cpu.map(|time| format!("{} of processor time", spell(time.into()))),
+        oom_kills.map(|count| format!("{count} killed for want of memory")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.iter().map(|part| format!(", {part}")).collect()
+}
+
 /// Describes the containment in force with `-v`.
-pub(crate) fn contained(containment: &Containment) -> String {
-    let without =
-        |missing: &Missing| format!(", without {}: {}", level(missing.level), lack(*missing));
+pub(crate) fn contained(containment: &Containment, capabilities: Option<&Capabilities>) -> String {
+    let without = |missing: &Missing| {
+        let (why, _) = remedy::of_missing(*missing, capabilities);
+        format!(", without {}: {why}", level(missing.level))
+    };
     let missing: String = containment.missing.iter().map(without).collect();
     format!("level {}{missing}", level(containment.level))
 }
@@ -122,7 +150,7 @@ pub(crate) fn level(level: Level) -> &'static str {
     }
 }
 
-/// Why a level is missing.
+/// Why a level is missing, by its error number alone.
 pub(crate) fn lack(missing: Missing) -> &'static str {
     match missing.errno {
         ENOSYS => "the helper does not offer it",
@@ -137,6 +165,22 @@ pub(crate) fn member_end(ended: MemberEnd) -> &'static str {
         MemberEnd::ByFirstSignal => "first-signal",
         MemberEnd::ByKill => "kill",
         MemberEnd::Not => "not",
+    }
+}
+
+/// The word for why a tree ended.
+pub(crate) fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Exit => "exit",
+        Cause::Signal => "signal",
+        Cause::Deadline => "timeout",
+        Cause::Linger => "wait-over",
+        Cause::Kill => "request",
+        Cause::Close => "close",
+        Cause::Shutdown => "shutdown",
+        Cause::Hangup => "hangup",
+        Cause::SupervisorLost => "keeper-lost",
+        Cause::OutOfMemory => "out-of-memory",
     }
 }
 
@@ -186,20 +230,35 @@ fn is_ended_by_us(ended: Option<MemberEnd>) -> bool {
     }
 }
 
+/// Whether the kernel killed anyone of the tree because there was no memory left for it.
+fn starved(outcome: &Outcome) -> Option<String> {
+    let peaks = outcome.ending().and_then(|ending| ending.peaks);
+    match peaks.and_then(|peaks| peaks.oom_kills).unwrap_or_default() {
+        0 if outcome.causes().any(|cause| cause == Cause::OutOfMemory) => {
+            Some("the kernel killed for want of memory".to_owned())
+        }
+        0 => None,
+        count => {
+            let count = processes(usize::try_from(count).unwrap_or(usize::MAX));
+            Some(format!("the kernel killed {count} for want of memory"))
+        }
+    }
+}
+
 /// Who had to be killed, the command itself included.
 fn killed(outcome: &Outcome, first: i32) -> Option<String> {
     let mut names = Vec::new();
     if let (Some(exit), Some(pid)) = (outcome.exit, outcome.pid) {
         let was_ended = match exit.cause {
-            Cause::Exit | Cause::Signal => false,
+            // For want of memory it is the kernel that kills.
+            Cause::Exit | Cause::Signal | Cause::OutOfMemory => false,
             Cause::Deadline
             | Cause::Linger
             | Cause::Kill
             | Cause::Close
             | Cause::Shutdown
             | Cause::Hangup
-            | Cause::SupervisorLost
-            | Cause::OutOfMemory => true,
+            | Cause::SupervisorLost => true,
         };
         let by_kill = exit.status & 0x7f == SIGKILL;
         if was_ended && by_kill && first != SIGKILL {

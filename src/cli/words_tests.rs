@@ -2,7 +2,9 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::options::{Request, parse};
-use crate::{Ended, Ending, Exit, Farewell, Member, Micros, Pid, Survivor, Usage};
+use crate::{
+    Availability, Ended, Ending, Exit, Farewell, Member, Micros, Obstacle, Pid, Survivor, Usage,
+};
 
 fn options(words: &[&str]) -> RunOptions {
     let line = ["foster", "run"]
@@ -155,8 +157,87 @@ fn a_missing_level_says_why() {
         ],
     };
     assert_eq!(
-        contained(&containment),
+        contained(&containment, None),
         "level group, without tree: the helper does not offer it, without cgroup: Read-only file \
          system"
     );
+    let cgroup = Availability {
+        level: Level::Cgroup,
+        errno: 30,
+        obstacle: Some(Obstacle::CgroupCreate),
+    };
+    let capabilities = Capabilities {
+        levels: vec![cgroup],
+        clone3: true,
+        pidfd: true,
+        pidfd_group: true,
+        children_files: false,
+    };
+    assert_eq!(
+        contained(&containment, Some(&capabilities)),
+        "level group, without tree: this build does not offer it, without cgroup: no cgroup can \
+         be made here: Read-only file system"
+    );
+}
+
+#[test]
+fn want_of_memory_is_the_kernels_kill_and_is_counted_where_it_can_be() {
+    let mut outcome = ran(9, Cause::OutOfMemory, Vec::new());
+    assert_eq!(
+        unusual(&outcome, &options(&[])).as_deref(),
+        Some("the kernel killed for want of memory")
+    );
+    let Some(Ended::Ending(ending)) = &mut outcome.ended else {
+        panic!("it ended")
+    };
+    ending.peaks = Some(Peaks {
+        oom_kills: Some(2),
+        ..Peaks::default()
+    });
+    assert_eq!(
+        unusual(&outcome, &options(&[])).as_deref(),
+        Some("the kernel killed 2 processes for want of memory")
+    );
+}
+
+#[test]
+fn the_death_of_a_keeper_is_unusual() {
+    let outcome = ran(0, Cause::SupervisorLost, Vec::new());
+    assert_eq!(
+        unusual(&outcome, &options(&[])).as_deref(),
+        Some("the keeper of the tree died")
+    );
+}
+
+#[test]
+fn the_end_is_told_with_its_cause_and_with_what_was_counted() {
+    let mut outcome = ran(0, Cause::SupervisorLost, Vec::new());
+    let bare = "tree ended: all-gone (no-orphans), 0 processes beside the command, 2 rounds in \
+                12ms, cause keeper-lost";
+    assert_eq!(end_phase(&outcome).as_deref(), Some(bare));
+    for (peaks, tail) in [
+        (Peaks::default(), ""),
+        (
+            Peaks {
+                memory: Some(1_025),
+                processes: Some(3),
+                cpu: Some(Micros(1_500_000)),
+                oom_kills: None,
+            },
+            ", up to 2 KiB of memory, up to 3 processes and threads, 1.5s of processor time",
+        ),
+        (
+            Peaks {
+                oom_kills: Some(1),
+                ..Peaks::default()
+            },
+            ", 1 killed for want of memory",
+        ),
+    ] {
+        let Some(Ended::Ending(ending)) = &mut outcome.ended else {
+            panic!("it ended")
+        };
+        ending.peaks = Some(peaks);
+        assert_eq!(end_phase(&outcome), Some(format!("{bare}{tail}")));
+    }
 }

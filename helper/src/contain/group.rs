@@ -101,6 +101,7 @@ pub(crate) fn census(
         census: Census::default(),
         nodes: Vec::new(),
         met: HashSet::new(),
+        passed: Vec::new(),
         moved: false,
         started: Instant::now(),
         at: 0,
@@ -174,6 +175,8 @@ struct Walk<'a> {
     nodes: Vec<Node>,
     /// The numbers of the nodes.
     met: HashSet<i32>,
+    /// Orphans of other sessions, which were looked at and not held.
+    passed: Vec<i32>,
     /// Something was not where it was listed.
     moved: bool,
     started: Instant,
@@ -211,7 +214,19 @@ impl Walk<'_> {
             }
             self.orphan(orphan)?;
         }
-        self.descend()
+        self.descend()?;
+        self.check_passed()
+    }
+
+    /// One that was not held may have been a member that died, and its number another's since.
+    /// While the list has all of them still, none of them has gone.
+    fn check_passed(&mut self) -> io::Result<()> {
+        let passed = std::mem::take(&mut self.passed);
+        if let (false, Some(orphans)) = (passed.is_empty(), self.ground.orphans) {
+            let there: HashSet<i32> = orphans()?.into_iter().collect();
+            self.moved |= passed.iter().any(|pid| !there.contains(pid));
+        }
+        Ok(())
     }
 
     /// Holds a process and checks that it is where it was listed, in this order: pidfd,
@@ -266,6 +281,16 @@ impl Walk<'_> {
 
     fn orphan(&mut self, pid: i32) -> io::Result<()> {
         if self.met.contains(&pid) {
+            return Ok(());
+        }
+        // With many sessions most orphans are another's, and have nobody of this one below.
+        if self.scope != Scope::Unclaimed
+            && !self.ground.all_ours
+            && let Ok(stat) = proc::stat(pid)
+            && !self.is_in_scope(&stat)
+            && (self.ground.claim)(stat.session) != Claim::Nobody
+        {
+            self.passed.push(pid);
             return Ok(());
         }
         match self.hold(pid, self.ground.own)? {

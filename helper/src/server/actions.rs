@@ -341,11 +341,16 @@ impl Server {
             let work = record.body.work.take().unwrap_or_else(|| Work::new(now));
             Some((work, leader, record.body.exited, record.ending_cause()))
         });
-        let Some(Some((work, leader, exited, cause))) = taken else {
+        let Some(Some((mut work, leader, exited, cause))) = taken else {
             return Ok(());
         };
         self.unwatch(&work);
-        let found = self.count(leader.pid(), !exited)?;
+        let mut found = self.count(leader.pid(), !exited)?;
+        let known: Vec<Pid> = found.members.iter().map(Process::pid).collect();
+        let held = work.take_living()?.into_iter();
+        found
+            .members
+            .extend(held.filter(|one| !known.contains(&one.pid())));
         let mut survivors: Vec<Survivor> = work.explain(&found.members);
         survivors.extend(found.unpinned.iter().map(explain_unpinned));
         if !exited {

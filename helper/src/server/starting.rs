@@ -240,9 +240,6 @@ impl Server {
                     };
                     return self.apply(session, event);
                 }
-                // "Isolated" changes nothing here: a child is signalled alone until its
-                // program runs, whether it leads a session yet or not.
-                Reading::Record(Progress::Isolated) => {}
                 Reading::Record(Progress::Waiting) => self.child_waits(session)?,
                 Reading::Record(Progress::Executing) => {
                     self.change(session, |record| record.body.executing = true);

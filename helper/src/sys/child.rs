@@ -81,7 +81,6 @@ pub(super) fn run(orders: &mut Orders, surroundings: &Surroundings) -> ! {
 ///    signal when credentials change, so it is armed after them.
 fn prepare(orders: &mut Orders, surroundings: &Surroundings) -> Result<(), Failure> {
     setsid().map_err(|errno| (Step::Session, errno.into()))?;
-    report(orders, surroundings, Progress::Isolated);
     lay_out(orders, surroundings).map_err(at(Step::Descriptors))?;
     if let Some(terminal) = orders.controlling_terminal {
         raw::set_controlling_terminal(terminal).map_err(at(Step::ControllingTerminal))?;

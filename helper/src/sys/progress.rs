@@ -13,7 +13,6 @@ use super::raw;
 /// The length of a record.
 pub(super) const RECORD: usize = 8;
 
-const ISOLATED: u8 = 1;
 const WAITING: u8 = 2;
 const EXECUTING: u8 = 3;
 const FAILED: u8 = 4;
@@ -43,8 +42,6 @@ const STEPS: [Step; 18] = [
 /// How far a child has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It leads a session of its own: from here on its group can be signalled.
-    Isolated,
     /// Everything else is done, and it waits at the gate.
     Waiting,
     /// It is about to run the program.
@@ -74,7 +71,6 @@ impl Progress {
     /// Lays it out. Async-signal-safe.
     pub(super) fn encode(self) -> [u8; RECORD] {
         let (tag, step, errno) = match self {
-            Self::Isolated => (ISOLATED, 0, 0),
             Self::Waiting => (WAITING, 0, 0),
             Self::Executing => (EXECUTING, 0, 0),
             Self::Failed { step, errno } => (FAILED, step as u8, errno),
@@ -86,7 +82,6 @@ impl Progress {
     fn decode(record: [u8; RECORD]) -> Option<Self> {
         let [tag, step, _, _, a, b, c, d] = record;
         match tag {
-            ISOLATED => Some(Self::Isolated),
             WAITING => Some(Self::Waiting),
             EXECUTING => Some(Self::Executing),
             FAILED => {
@@ -132,7 +127,7 @@ mod tests {
         let failures = STEPS
             .iter()
             .map(|&step| Progress::Failed { step, errno: -7 });
-        let plain = [Progress::Isolated, Progress::Waiting, Progress::Executing];
+        let plain = [Progress::Waiting, Progress::Executing];
         for progress in plain.into_iter().chain(failures) {
             assert_eq!(Progress::decode(progress.encode()), Some(progress));
         }

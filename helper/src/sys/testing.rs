@@ -159,7 +159,7 @@ pub(super) fn records(born: &Born) -> Vec<Progress> {
 /// Starts a command and waits until it runs.
 pub(super) fn running(spec: &Spec, passed: Vec<OwnedFd>, context: &Context) -> Leader {
     let born = start(spec, passed, context);
-    assert_eq!(records(&born), [Progress::Isolated, Progress::Executing]);
+    assert_eq!(records(&born), [Progress::Executing]);
     born.leader
 }
 

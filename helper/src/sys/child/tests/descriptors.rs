@@ -93,7 +93,6 @@ fn every_number_up_to_a_hundred_can_be_a_target() {
         ..spec
     };
     let born = start(&spec, vec![input, output, reader], &context());
-    assert_eq!(next_record(&born), Some(Progress::Isolated));
     assert_eq!(next_record(&born), Some(Progress::Waiting));
     nix::unistd::write(born.gate.as_ref().unwrap(), b"x").unwrap();
     assert_eq!(records(&born), [Progress::Executing]);
@@ -127,7 +126,7 @@ fn a_plan_that_is_dropped_closes_what_came_with_it() {
 fn a_spawned_plan_leaves_nothing_open_in_the_parent() {
     let (reader, writer) = pipe();
     let born = start(&mapped(command(&["true"]), &[5]), vec![writer], &context());
-    assert_eq!(records(&born), [Progress::Isolated, Progress::Executing]);
+    assert_eq!(records(&born), [Progress::Executing]);
     // Only the child had it, and the child is gone.
     assert_eq!(read_to_end(reader), "");
     await_death(&born.leader);

@@ -25,7 +25,6 @@ fn the_gate_holds_the_child_until_a_byte_comes() {
             ..command(&["true"])
         };
         let born = start(&spec, Vec::new(), &context_with(features));
-        assert_eq!(next_record(&born), Some(Progress::Isolated));
         assert_eq!(next_record(&born), Some(Progress::Waiting));
         assert_eq!(born.leader.peek().unwrap(), None);
         nix::unistd::write(born.gate.as_ref().unwrap(), b"x").unwrap();
@@ -41,7 +40,6 @@ fn a_gate_that_is_closed_unopened_cancels() {
         ..command(&["true"])
     };
     let mut born = start(&spec, Vec::new(), &context());
-    assert_eq!(next_record(&born), Some(Progress::Isolated));
     assert_eq!(next_record(&born), Some(Progress::Waiting));
     born.gate = None;
     let failed = Progress::Failed {
@@ -59,7 +57,6 @@ fn a_child_that_is_killed_at_the_gate_never_runs() {
         ..command(&["true"])
     };
     let born = start(&spec, Vec::new(), &context());
-    assert_eq!(next_record(&born), Some(Progress::Isolated));
     assert_eq!(next_record(&born), Some(Progress::Waiting));
     // TERM stays pending: everything is blocked until exec.
     born.leader.signal_group(libc::SIGTERM).unwrap();
@@ -121,6 +118,6 @@ fn a_child_whose_helper_has_died_runs_nothing() {
         step: Step::DeathSignal,
         errno: libc::ESRCH,
     };
-    assert_eq!(records(&born), [Progress::Isolated, failed]);
+    assert_eq!(records(&born), [failed]);
     reaped(born.leader);
 }
