@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foster_protocol::{Bytes, Level, LevelChoice, Micros, Spec};
+use foster_protocol::{Bytes, LevelChoice, Micros, Spec};
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 
 use crate::launch::Launch;
+use crate::levels::level;
 use crate::link::Link;
 use crate::places;
 use crate::scan::{TAG, assert_nothing_left};
@@ -149,15 +150,4 @@ pub fn is_root() -> bool {
 )]
 pub fn note_not_run(what: &str, missing: &str) {
     eprintln!("not run here: {what}: {missing}");
-}
-
-/// The level under test: `FOSTER_TEST_LEVEL`, or `group`.
-fn level() -> Level {
-    match std::env::var("FOSTER_TEST_LEVEL").as_deref() {
-        Ok("tree") => Level::Tree,
-        Ok("cgroup") => Level::Cgroup,
-        Ok("namespace") => Level::Namespace,
-        Ok("group") | Err(_) => Level::Group,
-        Ok(other) => panic!("FOSTER_TEST_LEVEL names no level: {other}"),
-    }
 }

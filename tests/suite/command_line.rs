@@ -4,6 +4,8 @@
 mod codes;
 #[path = "command_line/escapees.rs"]
 mod escapees;
+#[path = "command_line/nested.rs"]
+mod nested;
 #[path = "command_line/on_exit.rs"]
 mod on_exit;
 #[path = "command_line/options.rs"]

@@ -6,6 +6,8 @@ mod controls;
 mod ground;
 #[path = "guarantees/helper_lost.rs"]
 mod helper_lost;
+#[path = "guarantees/honesty.rs"]
+mod honesty;
 #[path = "guarantees/host_death.rs"]
 mod host_death;
 #[path = "guarantees/hosts.rs"]

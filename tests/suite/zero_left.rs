@@ -41,7 +41,11 @@ fn nothing_of_a_finished_test_run_is_left() {
 #[test]
 fn control_tag_of_a_living_process_is_found() {
     let stage = foster_tests::Stage::new();
-    let process = foster_tests::Program::new(&stage, "sleep").arg("20").start();
+    let process = foster_tests::Program::new(&stage, "sleep")
+        .arg("20")
+        .start();
     let own = i32::try_from(std::process::id()).expect("a pid fits");
-    eventually("the tag is there", SETTLE, || test_of(process.pid()) == Some(own));
+    eventually("the tag is there", SETTLE, || {
+        test_of(process.pid()) == Some(own)
+    });
 }

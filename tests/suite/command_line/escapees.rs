@@ -1,5 +1,5 @@
-//! What leaves the command's session: `foster run` ends with its command, and takes along
-//! whatever its helper has adopted. It says so.
+//! What leaves the command's session: `foster run` ends with its command, and takes it along at
+//! every level. It says so.
 
 use std::time::Duration;
 
@@ -60,11 +60,15 @@ fn escapee_is_ended_when_foster_is_killed() {
 }
 
 #[test]
-fn report_names_the_escapee() {
+fn report_names_the_escapee_at_level_group() {
     let stage = Stage::new();
     let path = stage.scratch().join("report");
     let target = path.to_str().expect("a path of text");
-    let (mut process, escapee) = start(&stage, &["--report", target], "read line; exit 0");
+    let (mut process, escapee) = start(
+        &stage,
+        &["--level", "group", "--report", target],
+        "read line; exit 0",
+    );
     process.say("go");
     assert_eq!(process.wait(DEATH).code(), Some(0));
     let text = std::fs::read_to_string(&path).expect("a report");

@@ -25,7 +25,11 @@ fn rest_is_ended_at_once_by_default_and_with_end() {
         let begin = Instant::now();
         assert_eq!(process.wait(DEATH).code(), Some(4));
         job.wait_for_death(Duration::ZERO);
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
     }
 }
 

@@ -20,8 +20,13 @@ fn command_starts_in_the_directory_that_is_asked_for() {
 fn command_starts_in_the_directory_of_foster_without_one() {
     let stage = Stage::new();
     let path = stage.scratch().canonicalize().expect("a real path");
-    let finished = Program::foster(&stage, &["pwd", "-P"]).directory(&path).run();
-    assert_eq!(finished.stdout.trim(), path.to_str().expect("a path of text"));
+    let finished = Program::foster(&stage, &["pwd", "-P"])
+        .directory(&path)
+        .run();
+    assert_eq!(
+        finished.stdout.trim(),
+        path.to_str().expect("a path of text")
+    );
 }
 
 #[test]
@@ -31,7 +36,10 @@ fn relative_program_is_taken_from_the_directory_that_is_asked_for() {
     std::fs::create_dir(&folder).expect("a folder");
     std::os::unix::fs::symlink("/bin/echo", folder.join("speaker")).expect("a link");
     let folder = folder.to_str().expect("a path of text");
-    assert_eq!(run(&stage, &["-C", folder, "./speaker", "here"]).stdout, "here\n");
+    assert_eq!(
+        run(&stage, &["-C", folder, "./speaker", "here"]).stdout,
+        "here\n"
+    );
 }
 
 #[test]
@@ -59,7 +67,10 @@ fn cleared_environment_holds_what_was_asked_for_alone() {
 #[test]
 fn arguments_pass_as_they_are() {
     let stage = Stage::new();
-    let finished = run(&stage, &["printf", "[%s]", "-t", "--", "", "a b", "--report", "$HOME"]);
+    let finished = run(
+        &stage,
+        &["printf", "[%s]", "-t", "--", "", "a b", "--report", "$HOME"],
+    );
     assert_eq!(finished.stdout, "[-t][--][][a b][--report][$HOME]");
     let finished = run(&stage, &["--", "printf", "[%s]", "--", "-k"]);
     assert_eq!(finished.stdout, "[--][-k]");
@@ -77,16 +88,40 @@ fn level_that_is_offered_can_be_required() {
     }
 }
 
+/// Every level by its word, and whether the helper offers it here.
+pub(crate) fn levels() -> Vec<(&'static str, bool)> {
+    let helper = foster::Helper::builder()
+        .path(foster_tests::places::fixture("helper-under-test"))
+        .launch()
+        .expect("the helper");
+    let levels = helper.capabilities().levels.iter();
+    let word = |level| match level {
+        foster::Level::Group => "group",
+        foster::Level::Tree => "tree",
+        foster::Level::Cgroup => "cgroup",
+        foster::Level::Namespace => "namespace",
+    };
+    levels
+        .map(|one| (word(one.level), one.errno == 0))
+        .collect()
+}
+
 #[test]
-fn level_that_is_not_offered_is_left_out_and_reported() {
+fn level_that_is_asked_for_is_in_force_or_reported_as_missing() {
     let stage = Stage::new();
-    let finished = run(&stage, &["--level", "namespace", "--report", "-", "true"]);
-    let report: serde_json::Value =
-        serde_json::from_str(&finished.stderr).expect("one line of JSON");
-    assert_eq!(report["containment"]["level"], "group", "{report}");
-    let missing = report["containment"]["missing"].as_array().expect("a list");
-    let is_named = missing.iter().any(|one| one["level"] == "namespace");
-    assert!(is_named, "{report}");
+    for (level, is_offered) in levels() {
+        let finished = run(&stage, &["--level", level, "--report", "-", "true"]);
+        let report: serde_json::Value =
+            serde_json::from_str(&finished.stderr).expect("one line of JSON");
+        let missing = report["containment"]["missing"].as_array().expect("a list");
+        let is_missing = missing.iter().any(|one| one["level"] == level);
+        let is_in_force = report["containment"]["level"] == level;
+        assert_eq!(
+            (is_in_force, is_missing),
+            (is_offered, !is_offered),
+            "{level}: {report}"
+        );
+    }
 }
 
 #[test]

@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use foster_tests::{DEATH, Process, Program, SETTLE, Stage, Witness, eventually, places, proc};
+use foster_tests::{
+    DEATH, Deadline, Process, Program, SETTLE, Stage, Witness, eventually, pass, places, proc,
+};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Starts foster on a command of the shell, and waits for its first line.
+/// Starts foster on a command of the shell (not bash, which ignores QUIT), and waits for its
+/// first line.
 fn start(stage: &Stage, options: &[&str], script: &str) -> Process {
     let mut process = Program::foster(stage, options)
-        .args(["bash", "-c", script])
+        .args(["sh", "-c", script])
         .start();
     assert_eq!(process.stdout.line(), "ready");
     process
@@ -48,7 +51,11 @@ fn each_ending_signal_is_the_first_that_a_member_sees() {
         process.signal(number);
         let finished = process.finish(DEATH);
         assert_eq!(finished.stdout, format!("{name}\nSIGCONT\n"));
-        assert_eq!(finished.code(), 137, "the recorder ignores it, and is killed");
+        assert_eq!(
+            finished.code(),
+            137,
+            "the recorder ignores it, and is killed"
+        );
         assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
     }
 }
@@ -78,7 +85,11 @@ fn second_int_or_term_ends_the_tree_at_once() {
         process.signal(second);
         process.stdout.wait_for_end(DEATH);
         assert_eq!(process.wait(DEATH).code(), Some(137));
-        assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            begin.elapsed()
+        );
     }
 }
 
@@ -108,10 +119,12 @@ fn user_signals_are_passed_on_to_every_member_and_end_nothing() {
 fn wait_for_stop(process: &Process) {
     let pid = Pid::from_raw(process.pid());
     let flags = WaitPidFlag::WUNTRACED | WaitPidFlag::WNOHANG;
-    eventually("foster is stopped", SETTLE, || match waitpid(pid, Some(flags)) {
-        Ok(WaitStatus::Stopped(..)) => true,
-        Ok(WaitStatus::StillAlive) => false,
-        other => panic!("{other:?}"),
+    eventually("foster is stopped", SETTLE, || {
+        match waitpid(pid, Some(flags)) {
+            Ok(WaitStatus::Stopped(..)) => true,
+            Ok(WaitStatus::StillAlive) => false,
+            other => panic!("{other:?}"),
+        }
     });
 }
 
@@ -125,7 +138,9 @@ fn stop_stops_the_tree_and_foster_and_continue_resumes_both() {
     let member = Witness::of(process.stdout.pid());
     process.signal(libc::SIGTSTP);
     wait_for_stop(&process);
-    eventually("the member is stopped", SETTLE, || proc::state(member.pid()) == Some('T'));
+    eventually("the member is stopped", SETTLE, || {
+        proc::state(member.pid()) == Some('T')
+    });
     assert_eq!(proc::state(process.pid()), Some('T'));
     process.signal(libc::SIGCONT);
     eventually("the member goes on", SETTLE, || {
@@ -173,4 +188,20 @@ fn hangup_stays_ignored_where_it_was_ignored_at_the_start() {
     assert!(process.witness().is_alive());
     process.signal(libc::SIGTERM);
     assert_eq!(process.wait(DEATH).code(), Some(143));
+}
+
+#[test]
+fn storm_of_stops_and_continues_ends_in_the_code_of_the_command() {
+    let stage = Stage::new();
+    let script = "echo ready; for n in 1 2 3 4 5; do sleep 0.1; done; exit 6";
+    let mut process = start(&stage, &["-q"], script);
+    let deadline = Deadline::after(DEATH);
+    while process.witness().is_alive() && !deadline.is_reached() {
+        for number in [libc::SIGTSTP, libc::SIGCONT] {
+            // It may have exited between the look and the signal, and is unreaped then.
+            process.signal(number);
+            pass(Duration::from_millis(3));
+        }
+    }
+    assert_eq!(process.wait(DEATH).code(), Some(6));
 }

@@ -36,7 +36,10 @@ fn closed_standard_output_reaches_its_reader_while_foster_runs() {
     let script = "echo last; exec >&-; read line; exit 6";
     let mut process = Program::foster(&stage, &["sh", "-c", script]).start();
     assert_eq!(process.stdout.wait_for_end(ANSWER), b"last\n");
-    assert!(process.witness().is_alive(), "the command still waits for its line");
+    assert!(
+        process.witness().is_alive(),
+        "the command still waits for its line"
+    );
     process.say("go");
     assert_eq!(process.wait(DEATH).code(), Some(6));
 }
@@ -45,8 +48,18 @@ fn closed_standard_output_reaches_its_reader_while_foster_runs() {
 fn nothing_of_foster_is_on_standard_output_whatever_happens() {
     let stage = Stage::new();
     for options in [
-        &["-v", "-t", "0.2", "-k", "0.1", "--report", "-", "sh", "-c", "trap '' TERM; sleep 60; sleep 60"]
-            as &[&str],
+        &[
+            "-v",
+            "-t",
+            "0.2",
+            "-k",
+            "0.1",
+            "--report",
+            "-",
+            "sh",
+            "-c",
+            "trap '' TERM; sleep 60; sleep 60",
+        ] as &[&str],
         &["-v", "--report", "-", "no-such-command-anywhere"],
         &["-v", "true"],
     ] {
@@ -61,7 +74,11 @@ fn ordinary_run_says_nothing_at_all() {
     let stage = Stage::new();
     for script in ["exit 0", "exit 3", "kill -9 $$", "sleep 0.2 & wait; exit 1"] {
         let finished = Program::foster(&stage, &["sh", "-c", script]).run();
-        assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("", ""), "{script}");
+        assert_eq!(
+            (finished.stdout.as_str(), finished.stderr.as_str()),
+            ("", ""),
+            "{script}"
+        );
     }
 }
 
@@ -123,5 +140,26 @@ fn grandchild_that_holds_the_output_delays_the_exit_by_its_ending_only() {
     let begin = std::time::Instant::now();
     let finished = Program::foster(&stage, &["sh", "-c", "sleep 60 & exit 7"]).run();
     assert_eq!(finished.code(), 7);
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begin.elapsed()
+    );
+}
+
+#[test]
+fn streams_that_are_closed_at_the_start_are_null_to_the_command() {
+    let stage = Stage::new();
+    let foster = foster_tests::places::foster();
+    let run = |script: &str| {
+        Program::new(&stage, "sh")
+            .args(["-c", script])
+            .arg(&foster)
+            .run()
+    };
+    let code = |script: &str| run(script).code();
+    assert_eq!(code("\"$0\" run sh -c 'echo lost; exit 3' >&-"), 3);
+    assert_eq!(code("\"$0\" run sh -c 'read line; exit $?' <&-"), 1);
+    assert_eq!(code("\"$0\" run -t 0.2 sleep 60 2>&-"), 124);
+    assert_eq!(code("\"$0\" run sh -c 'exit 4' <&- >&- 2>&-"), 4);
 }

@@ -4,11 +4,15 @@ use std::path::Path;
 
 use foster_tests::{Finished, Program, Stage, places};
 
+use crate::options::levels;
+
 /// Runs foster with options that are wrong, on a command that would leave a file.
 fn refused(stage: &Stage, options: &[&str]) -> Finished {
     let file = stage.scratch().join("started");
     let path = file.to_str().expect("a path of text");
-    let finished = Program::foster(stage, options).args(["--", "touch", path]).run();
+    let finished = Program::foster(stage, options)
+        .args(["--", "touch", path])
+        .run();
     assert_refused(&finished, &file, &format!("{options:?}"));
     finished
 }
@@ -17,7 +21,10 @@ fn assert_refused(finished: &Finished, started: &Path, what: &str) {
     assert_eq!(finished.code(), 125, "{what}: {finished:?}");
     assert_eq!(finished.stdout, "", "{what}");
     assert_eq!(finished.stderr.lines().count(), 1, "{what}: {finished:?}");
-    assert!(finished.stderr.starts_with("foster: "), "{what}: {finished:?}");
+    assert!(
+        finished.stderr.starts_with("foster: "),
+        "{what}: {finished:?}"
+    );
     assert!(!started.exists(), "{what}: the command was started");
 }
 
@@ -68,9 +75,14 @@ fn report_that_cannot_be_written_starts_nothing() {
 #[test]
 fn level_that_is_required_and_not_offered_starts_nothing() {
     let stage = Stage::new();
-    for level in ["tree", "cgroup", "namespace"] {
-        let finished = refused(&stage, &["--require", level]);
-        assert!(finished.stderr.contains(level), "{finished:?}");
+    for (level, is_offered) in levels() {
+        if is_offered {
+            let finished = Program::foster(&stage, &["--require", level, "true"]).run();
+            assert_eq!(finished.code(), 0, "{level}: {finished:?}");
+        } else {
+            let finished = refused(&stage, &["--require", level]);
+            assert!(finished.stderr.contains(level), "{finished:?}");
+        }
     }
 }
 
@@ -78,7 +90,13 @@ fn level_that_is_required_and_not_offered_starts_nothing() {
 fn missing_command_and_missing_verb_are_one_line() {
     let stage = Stage::new();
     let started = stage.scratch().join("started");
-    for words in [&["run"] as &[&str], &["run", "--"], &["run", ""], &[], &["walk"]] {
+    for words in [
+        &["run"] as &[&str],
+        &["run", "--"],
+        &["run", ""],
+        &[],
+        &["walk"],
+    ] {
         let finished = Program::new(&stage, places::foster()).args(words).run();
         assert_refused(&finished, &started, &format!("{words:?}"));
     }
@@ -105,5 +123,8 @@ fn help_and_version_are_asked_for_and_go_to_standard_output() {
         assert_eq!(finished.stderr, "");
     }
     let help = Program::new(&stage, places::foster()).arg("--help").run();
-    assert!(!help.stdout.contains("helper"), "the helper is hidden: {help:?}");
+    assert!(
+        !help.stdout.contains("helper"),
+        "the helper is hidden: {help:?}"
+    );
 }

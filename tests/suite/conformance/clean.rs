@@ -77,13 +77,13 @@ fn blocked_signals_are_exactly_those_that_were_asked_for() {
 }
 
 #[test]
-fn leader_is_the_leader_of_its_own_session_and_group_and_a_child_of_the_helper() {
+fn leader_is_the_leader_of_its_own_session_and_group_and_a_child_of_its_supervisor() {
     let stage = Stage::new();
     let mut link = stage.link();
     let (running, _tracer) = link.spawn_traced(stage.sleeper());
     let stat = proc::stat(running.pid).expect("the leader lives");
     assert_eq!((stat.session, stat.group), (running.pid, running.pid));
-    assert_eq!(stat.parent, link.pid());
+    assert_eq!(stat.parent, link.supervisor_of(&running));
 }
 
 #[test]

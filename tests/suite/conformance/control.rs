@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use foster_protocol::{Level, StateName, Verdict};
-use foster_tests::{DEATH, Stage, proc};
+use foster_tests::{DEATH, Stage, level, proc};
 
 #[test]
 fn list_shows_every_session_with_its_leader_state_and_level() {
@@ -28,7 +28,7 @@ fn list_shows_every_session_with_its_leader_state_and_level() {
         (failed, StateName::Failed),
     ];
     assert_eq!(shown, expected);
-    assert!(sessions.iter().all(|info| info.level == Level::Group));
+    assert!(sessions.iter().all(|info| info.level == level()));
     let leader = sessions
         .first()
         .and_then(|info| info.leader)

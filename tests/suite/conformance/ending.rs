@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use foster_protocol::{Cause, Ended, Member, Proof, Request, Target, Until, Verdict};
-use foster_tests::{ANSWER, Command, DEATH, Link, Running, Stage, Tracer, Witness};
+use foster_protocol::{Cause, Ended, Member, Request, Target, Until, Verdict};
+use foster_tests::{ANSWER, Command, DEATH, Link, Running, Stage, Tracer, Witness, proof_of_level};
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(300);
@@ -31,7 +31,7 @@ fn lone_leader_ends_by_term_with_the_proof_that_there_are_no_orphans() {
     assert_all_gone(&ending);
     assert_eq!(
         (ending.cause, ending.proof),
-        (Cause::Kill, Some(Proof::NoOrphans))
+        (Cause::Kill, Some(proof_of_level()))
     );
     assert!(ending.members.is_empty(), "{ending:?}");
     let exit = link.exit(running.session);

@@ -101,7 +101,8 @@ fn leader_is_held_unreaped_until_the_session_is_closed() {
     let running = link.spawn(stage.command("/bin/true", &[]));
     link.exit(running.session);
     let stat = proc::stat(running.pid).expect("the number is still the leader's");
-    assert_eq!((stat.state, stat.parent), ('Z', link.pid()));
+    let supervisor = link.supervisor_of(&running);
+    assert_eq!((stat.state, stat.parent), ('Z', supervisor));
     assert_eq!(link.ping().held, 1);
     assert_eq!(link.state(running.session), Some(StateName::Exited));
     link.close(running.session);

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::{Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
-use foster_protocol::{Micros, Spec};
+use foster_protocol::{Level, LevelChoice, Micros, Spec};
 use foster_tests::{Command, DEATH, SETTLE, Stage, Tracer, Witness, eventually, places};
 
 #[test]
@@ -176,6 +176,8 @@ fn killed_helper_leaves_a_detachable_leader_alone() {
     let mut link = stage.link();
     let spec = Spec {
         detachable: true,
+        // A keeper would end it, as it does everything that was not released.
+        level: LevelChoice::Exactly(Level::Group),
         ..stage.sleeper()
     };
     let (running, mut tracer) = link.spawn_traced(spec);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use foster_tests::{Program, Stage, Witness, clean_up};
 
-use crate::shapes::{GRACE, MARGIN, SHAPES, Shape, Leader};
+use crate::shapes::{GRACE, Leader, MARGIN, SHAPES, Shape};
 
 /// Who runs the command in foster's place.
 #[derive(Clone, Copy, Debug)]

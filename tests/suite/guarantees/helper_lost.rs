@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foster::{ErrorKind, Helper};
-use nix::unistd::gettid;
 use foster_tests::{DEATH, SETTLE, Stage, Tracer, Witness, eventually, find_tagged, places, proc};
+use nix::unistd::gettid;
 
 use crate::ground::{command, helper, pid, sh};
 
@@ -25,7 +25,9 @@ fn every_pending_call_tells_of_a_killed_helper_within_a_second() {
     let log = stage.scratch().join("log");
     let mut sleeper = sh(&stage, &helper, "echo $$; exec sleep 60");
     sleeper.stdout(writer);
-    let children: Vec<_> = (0..20).map(|_| sleeper.spawn().expect("the command")).collect();
+    let children: Vec<_> = (0..20)
+        .map(|_| sleeper.spawn().expect("the command"))
+        .collect();
     drop(sleeper);
     let leaders: Vec<Witness> = children.iter().map(|_| Witness::of(tracer.pid())).collect();
     let (tell, told) = mpsc::channel();
@@ -48,20 +50,30 @@ fn every_pending_call_tells_of_a_killed_helper_within_a_second() {
         let begin = Instant::now();
         target.signal(libc::SIGKILL);
         for _ in &children {
-            let kind = told.recv_timeout(TOLD).expect("each wait returns within a second");
+            let kind = told
+                .recv_timeout(TOLD)
+                .expect("each wait returns within a second");
             assert_eq!(kind, ErrorKind::ExitUnknown);
         }
         let kind = half_sent.join().expect("the thread that spawns");
         assert_eq!(kind, ErrorKind::SpawnFateUnknown);
         assert!(begin.elapsed() < TOLD, "{:?}", begin.elapsed());
     });
-    assert!(helper.is_lost());
     assert!(!log.exists(), "the half-sent command ran");
-    // Later calls say what they were about.
-    let first = children.first().expect("20 children");
+    assert_later_calls_tell(&helper, children.first().expect("20 children"));
+    drop(children);
+    leaders
+        .iter()
+        .for_each(|leader| leader.wait_for_death(DEATH));
+    tracer.wait_for_end(DEATH);
+}
+
+/// Asserts that calls on a lost helper say what they were about.
+fn assert_later_calls_tell(helper: &Helper, child: &foster::Child) {
+    assert!(helper.is_lost());
     let kinds = [
-        first.end(Duration::ZERO).expect_err("no helper").kind(),
-        first.session().release().expect_err("no helper").kind(),
+        child.end(Duration::ZERO).expect_err("no helper").kind(),
+        child.session().release().expect_err("no helper").kind(),
         helper.ping().expect_err("no helper").kind(),
     ];
     let expected = [
@@ -70,9 +82,6 @@ fn every_pending_call_tells_of_a_killed_helper_within_a_second() {
         ErrorKind::HelperLost,
     ];
     assert_eq!(kinds, expected);
-    drop(children);
-    leaders.iter().for_each(|leader| leader.wait_for_death(DEATH));
-    tracer.wait_for_end(DEATH);
 }
 
 /// Stops a helper: it reads nothing any more.
@@ -99,7 +108,9 @@ fn wait_until_asleep(thread: i32) {
         let path = format!("/proc/self/task/{thread}/syscall");
         let line = fs::read_to_string(path).expect("the thread's system call can be seen");
         let number = line.split(' ').next().and_then(|word| word.parse().ok());
-        [libc::SYS_poll, libc::SYS_ppoll, libc::SYS_futex].map(Some).contains(&number)
+        [libc::SYS_poll, libc::SYS_ppoll, libc::SYS_futex]
+            .map(Some)
+            .contains(&number)
     });
 }
 
@@ -124,13 +135,22 @@ fn helper_that_is_stopped_before_its_hello_is_given_up() {
     let path = stage.scratch().join("stopped-helper");
     write_script(&path, "#!/bin/sh\nkill -STOP $$\n");
     let begin = Instant::now();
-    let error = Helper::builder().path(&path).launch().expect_err("no hello");
+    let error = Helper::builder()
+        .path(&path)
+        .launch()
+        .expect_err("no hello");
     let took = begin.elapsed();
     assert_eq!(error.kind(), ErrorKind::HelperSilent, "{error}");
     assert!(took >= Duration::from_millis(4900), "{took:?}");
     assert!(took < Duration::from_millis(6500), "{took:?}");
-    let name = stage.scratch().file_name().expect("a name").to_string_lossy();
-    eventually("the stopped helper is gone", SETTLE, || find_tagged(&name).is_empty());
+    let name = stage
+        .scratch()
+        .file_name()
+        .expect("a name")
+        .to_string_lossy();
+    eventually("the stopped helper is gone", SETTLE, || {
+        find_tagged(&name).is_empty()
+    });
 }
 
 #[test]
@@ -146,7 +166,11 @@ fn helper_that_is_stopped_answers_when_it_goes_on() {
     let begin = Instant::now();
     let error = helper.ping().expect_err("no answer");
     assert_eq!(error.kind(), ErrorKind::HelperSilent, "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begin.elapsed()
+    );
     target.signal(libc::SIGCONT);
     let status = sh(&stage, &helper, "exit 5").status();
     assert_eq!(status.expect("a status").code(), Some(5));
@@ -166,12 +190,15 @@ fn running_helper_is_unaffected_by_what_becomes_of_its_file() {
                 fs::rename(&other, &path).expect("a new name");
             }
             "deleted" => fs::remove_file(&path).expect("the file goes"),
-            _ => fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("a new mode"),
+            _ => fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("a new mode"),
         }
         let output = sh(&stage, &helper, "echo on").output().expect("an output");
         assert_eq!(output.stdout, b"on\n", "{change}");
         let (mut tracer, writer) = Tracer::new();
-        let child = command(&stage, &helper, "sleep").arg("60").stdout(writer).spawn();
+        let child = command(&stage, &helper, "sleep")
+            .arg("60")
+            .stdout(writer)
+            .spawn();
         drop(child.expect("the command"));
         tracer.wait_for_end(DEATH);
     }
@@ -181,7 +208,10 @@ fn running_helper_is_unaffected_by_what_becomes_of_its_file() {
 fn helper_of_another_version_is_refused_with_both_versions_named() {
     let begin = Instant::now();
     let path = places::fixture("speaks-version-two");
-    let error = Helper::builder().path(path).launch().expect_err("another version");
+    let error = Helper::builder()
+        .path(path)
+        .launch()
+        .expect_err("another version");
     assert!(begin.elapsed() < TOLD, "{:?}", begin.elapsed());
     assert_eq!(error.kind(), ErrorKind::VersionMismatch, "{error}");
     let text = error.to_string();
@@ -195,13 +225,26 @@ fn helper_that_is_missing_or_something_else_is_a_typed_error_at_once() {
     fs::write(&text, "nothing that runs").expect("a file");
     let missing = stage.scratch().join("missing");
     let talker = stage.scratch().join("talker");
-    write_script(&talker, "#!/bin/sh\necho something else entirely >&0\nsleep 3\n");
+    write_script(
+        &talker,
+        "#!/bin/sh\necho something else entirely >&0\nsleep 3\n",
+    );
     for path in [missing, text, talker, "/bin/true".into()] {
         let begin = Instant::now();
-        let error = Helper::builder().path(&path).launch().expect_err("no helper");
+        let error = Helper::builder()
+            .path(&path)
+            .launch()
+            .expect_err("no helper");
         assert!(error.is_launch(), "{}: {error:?}", path.display());
-        assert!(begin.elapsed() < TOLD, "{}: {:?}", path.display(), begin.elapsed());
-        let named = error.to_string().contains(path.to_str().expect("a path of text"));
+        assert!(
+            begin.elapsed() < TOLD,
+            "{}: {:?}",
+            path.display(),
+            begin.elapsed()
+        );
+        let named = error
+            .to_string()
+            .contains(path.to_str().expect("a path of text"));
         assert!(named, "{error}");
     }
 }

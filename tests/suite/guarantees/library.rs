@@ -36,7 +36,11 @@ fn output_returns_at_the_exit_though_a_grandchild_holds_the_pipe() {
         .drain(Duration::from_millis(100))
         .output()
         .expect("an output");
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begin.elapsed()
+    );
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"out\n");
     assert_eq!(output.stderr, b"err\n");
@@ -61,11 +65,15 @@ fn what_was_written_before_the_deadline_is_returned() {
     let stage = Stage::new();
     let helper = helper();
     let begin = Instant::now();
-    let child = sh(&stage, &helper, "echo partial; sleep 60 & sleep 60; echo late")
-        .stdout(Stdio::piped())
-        .deadline(Duration::from_millis(300))
-        .spawn()
-        .expect("the command");
+    let child = sh(
+        &stage,
+        &helper,
+        "echo partial; sleep 60 & sleep 60; echo late",
+    )
+    .stdout(Stdio::piped())
+    .deadline(Duration::from_millis(300))
+    .spawn()
+    .expect("the command");
     let session = child.session().clone();
     let output = child.wait_with_output().expect("an output");
     assert_eq!(output.stdout, b"partial\n");
@@ -73,7 +81,11 @@ fn what_was_written_before_the_deadline_is_returned() {
     let exit = session.wait_exit(None).expect("an exit").expect("an exit");
     assert_eq!(exit.cause, Cause::Deadline);
     assert!(begin.elapsed() >= Duration::from_millis(300));
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 #[test]
@@ -122,7 +134,11 @@ fn storm_of_stop_signals_stalls_no_spawn() {
             drop(child.signal(libc::SIGCONT));
             let exit = child.session().wait_exit(Some(DEATH)).expect("a reply");
             assert_eq!(exit.map(|exit| exit.status), Some(4 << 8));
-            assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+            assert!(
+                begin.elapsed() < Duration::from_secs(1),
+                "{:?}",
+                begin.elapsed()
+            );
         }
         drop(until);
     });
@@ -134,7 +150,11 @@ fn thousand_spawns_and_drops_leave_no_zombie() {
     let stage = Stage::new();
     let helper = helper();
     for turn in 0..1000 {
-        let script = if turn % 2 == 0 { "exit 0" } else { "exec sleep 60" };
+        let script = if turn % 2 == 0 {
+            "exit 0"
+        } else {
+            "exec sleep 60"
+        };
         let child = sh(&stage, &helper, script).on_exit(OnExit::Hold).spawn();
         drop(child.expect("the command"));
     }
@@ -148,4 +168,33 @@ fn assert_idle(helper: &foster::Helper) {
         let is_idle = (counters.sessions, counters.held) == (0, 0);
         is_idle && proc::children(pid(helper)).is_empty()
     });
+}
+
+#[test]
+fn calls_on_a_session_that_is_being_closed_return() {
+    const ROUNDS: u32 = 200;
+    let stage = Stage::new();
+    let helper = helper();
+    let (tell, told) = std::sync::mpsc::channel();
+    for round in 0..ROUNDS {
+        let child = sh(&stage, &helper, "exec sleep 60").spawn();
+        let child = child.expect("the command");
+        let session = child.session().clone();
+        let tell = tell.clone();
+        // Not scoped: a call that never returns must not keep the test from saying so.
+        std::thread::spawn(move || {
+            drop(child);
+            for _ in 0..3 {
+                // It is refused or reaches somebody; what matters is that it is answered.
+                drop(session.signal(libc::SIGKILL, foster::Target::Tree));
+            }
+            drop(session.wait_end(None));
+            match tell.send(()) {
+                // The test may have given up on this round.
+                Ok(()) | Err(_) => {}
+            }
+        });
+        let answered = told.recv_timeout(DEATH);
+        assert!(answered.is_ok(), "round {round}: a call is never answered");
+    }
 }

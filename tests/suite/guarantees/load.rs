@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use foster_tests::{Process, Program, Stage};
+use foster_tests::{Process, Program, Stage, places};
 
 /// How long a run may take on a busy machine; the host itself lives no longer.
 const LIMIT: Duration = Duration::from_secs(59);
@@ -10,11 +10,26 @@ const LIMIT: Duration = Duration::from_secs(59);
 #[test]
 fn ten_thousand_commands_from_sixteen_threads_have_one_right_result_each() {
     let stage = Stage::new();
-    let mut process = Program::fixture(&stage, "host-under-load").arg("10000").start();
+    let mut process = Program::fixture(&stage, "host-under-load")
+        .arg("10000")
+        .start();
     process.close_stdin();
     let finished = process.finish(LIMIT);
     assert_eq!(finished.stdout, "as it should be\n", "{finished:?}");
     assert_eq!(finished.code(), 0, "{finished:?}");
+}
+
+#[test]
+fn host_that_ignores_child_signals_gets_every_result() {
+    let stage = Stage::new();
+    let mut process = Program::fixture(&stage, "with-dirty-signals")
+        .arg("--")
+        .arg(places::fixture("host-under-load"))
+        .arg("500")
+        .start();
+    process.close_stdin();
+    let finished = process.finish(LIMIT);
+    assert_eq!(finished.stdout, "as it should be\n", "{finished:?}");
 }
 
 /// Writes and runs programs, and gives how many rounds there were and how many were busy.
@@ -49,5 +64,8 @@ fn control_program_that_was_just_written_is_busy_without_foster() {
             return;
         }
     }
-    foster_tests::not_run("the control of programs that are busy", "std never shows one here");
+    foster_tests::not_run(
+        "the control of programs that are busy",
+        "std never shows one here",
+    );
 }

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use foster_tests::{DEATH, Process, Program, Stage, Witness, only_child_of};
 
-use crate::shapes::{GRACE, GRACE_WORD, Leader, MARGIN, SHAPES, Shape, assert_in_time, time_to_end};
+use crate::shapes::{
+    GRACE, GRACE_WORD, Leader, MARGIN, SHAPES, Shape, assert_in_time, time_to_end,
+};
 
 /// A run of `foster` whose member runs.
 struct Run {

@@ -53,7 +53,10 @@ fn helper_of_a_user_is_closed_to_that_user() {
         control = control.as_user(OTHER);
     }
     let control = control.run();
-    assert!(control.stdout.contains("fd: open"), "the pryer can pry: {control:?}");
+    assert!(
+        control.stdout.contains("fd: open"),
+        "the pryer can pry: {control:?}"
+    );
 }
 
 #[test]

@@ -20,7 +20,10 @@ const EXPECTED: &str = "SIGTERM\nSIGCONT\n";
 
 fn assert_expected(what: &str, seen: &Seen) {
     assert_eq!(seen.signals, EXPECTED, "{what}");
-    assert!(seen.lasted >= GRACE - Duration::from_millis(50), "{what}: {seen:?}");
+    assert!(
+        seen.lasted >= GRACE - Duration::from_millis(50),
+        "{what}: {seen:?}"
+    );
     // A generous bound: how soon it has to be over is the subject of others.
     assert!(seen.lasted <= GRACE + MARGIN * 4, "{what}: {seen:?}");
 }
@@ -83,6 +86,26 @@ fn every_way_of_ending_a_session_sends_the_same_signals() {
     assert_expected("by a shutdown", &by_shutdown);
 }
 
+/// Ends a host, of which one session records its signals, by a word or by KILL.
+fn seen_below_a_host(stage: &Stage, word: Option<&str>) -> Seen {
+    let recorder = places::fixture("records-signals").display().to_string();
+    let mut host = Program::fixture(stage, "host-with-sessions")
+        .args(["1", &format!("exec {recorder}")])
+        .start();
+    // The host names its helper and is ready, and the recorder records: in any order.
+    let lines = [(); 3].map(|()| host.stdout.line());
+    assert!(lines.iter().any(|line| line == "ready"), "{lines:?}");
+    assert!(lines.iter().any(|line| line == "recording"), "{lines:?}");
+    let begin = Instant::now();
+    match word {
+        Some(word) => host.say(word),
+        None => host.signal(libc::SIGKILL),
+    }
+    let seen = rest(&mut host.stdout, begin);
+    host.wait(DEATH);
+    seen
+}
+
 #[test]
 fn every_way_of_losing_the_host_sends_the_same_signals() {
     let stage = Stage::new();
@@ -90,6 +113,10 @@ fn every_way_of_losing_the_host_sends_the_same_signals() {
     assert_expected("TERM to foster", &by_term);
     let by_kill = seen_below_foster(&stage, &[], Some(libc::SIGKILL));
     assert_expected("KILL to foster", &by_kill);
+    for word in ["return", "exit", "abort", "panic"] {
+        assert_expected(word, &seen_below_a_host(&stage, Some(word)));
+    }
+    assert_expected("KILL to a host", &seen_below_a_host(&stage, None));
 }
 
 #[test]

@@ -67,7 +67,10 @@ impl Shape {
                 "exec sleep 60"
             }
         };
-        let member = format!("sh -c \"{prepare}echo \\$\\$; {}\"", act.replace('$', "\\$"));
+        let member = format!(
+            "sh -c \"{prepare}echo \\$\\$; {}\"",
+            act.replace('$', "\\$")
+        );
         let start = match self {
             Self::OwnGroup => format!("set -m; {member} &"),
             Self::NestedTimeout => format!("timeout 60 {member} &"),
@@ -77,9 +80,15 @@ impl Shape {
             Leader::Exits => "read line; exit 0",
             Leader::KillsItself => "read line; kill -9 $$",
             Leader::Waits => "wait",
-            Leader::LeavesAtTerm => "trap 'exit 0' TERM; while :; do wait; done",
+            Leader::LeavesAtTerm => "wait; exit 9",
         };
-        ["/bin/bash".into(), "-c".into(), format!("{start} {go_on}")]
+        // Before the member, so that whoever hears of the member finds the leader ready.
+        let first = match leader {
+            Leader::LeavesAtTerm => "trap 'exit 0' TERM; ",
+            Leader::Exits | Leader::KillsItself | Leader::Waits => "",
+        };
+        let script = format!("{first}{start} {go_on}");
+        ["/bin/bash".into(), "-c".into(), script]
     }
 
     /// Waits until the member runs, and takes hold of it.
