@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use foster_protocol::{
     Availability, Bytes, Containment, Feature, Field, Level, LevelChoice, MAX_STRING, Mapping,
-    Missing, Reject, Seal, Sealed, Spec, TreeLimits,
+    Missing, OnExit, Reject, Seal, Sealed, Spec, TreeLimits,
 };
 
 use crate::session::State;
@@ -23,7 +23,17 @@ pub(crate) enum Verb {
 }
 
 /// Which request is legal in which state.
-pub(crate) fn permit(state: State, verb: Verb, detachable: bool) -> Result<(), Reject> {
+pub(crate) fn permit(
+    state: State,
+    verb: Verb,
+    detachable: bool,
+    level: Level,
+) -> Result<(), Reject> {
+    if verb == Verb::Release && level == Level::Namespace {
+        return Err(Reject::Unsupported {
+            what: Feature::Release,
+        });
+    }
     let legal = match (verb, state) {
         (Verb::Open, State::Prepared) => true,
         (Verb::SignalLeader, State::Running) => true,
@@ -210,6 +220,21 @@ fn check_seal(spec: &Spec, seal: &Seal, own: Own) -> Result<(), Reject> {
         .is_some_and(|programs| !programs.contains(&spec.program))
     {
         return refuse(Sealed::Program);
+    }
+    Ok(())
+}
+
+/// Checks what a session at level `namespace` cannot have.
+pub(crate) fn check_namespace(spec: &Spec, level: Level, user: bool) -> Result<(), Reject> {
+    let unsupported = |what| Err(Reject::Unsupported { what });
+    if level != Level::Namespace {
+        return Ok(());
+    }
+    if spec.detachable || spec.on_exit == OnExit::Leave {
+        return unsupported(Feature::Release);
+    }
+    if user && (spec.uid.is_some() || spec.gid.is_some() || spec.groups.is_some()) {
+        return unsupported(Feature::Credentials);
     }
     Ok(())
 }

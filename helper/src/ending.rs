@@ -17,6 +17,7 @@ use foster_protocol::{
 use crate::contain::cgroup::Leaf;
 use crate::contain::group::{Census, Ground, MOST_NAMED, Scope, census};
 use crate::sys::leader::Leader;
+use crate::sys::outer::shown;
 use crate::sys::proc::{self, Stat};
 use crate::sys::process::Process;
 
@@ -53,6 +54,8 @@ pub(crate) enum Force {
 /// What is known of a member.
 #[derive(Debug)]
 struct Noted {
+    /// Its number as the host knows it.
+    shown: Pid,
     name: Vec<u8>,
     ended: Ended,
     /// It was sent something.
@@ -275,6 +278,7 @@ impl Work {
         let noted = self.noted.entry(pid).or_insert_with(|| {
             *newcomers += 1;
             Noted {
+                shown: shown(pid),
                 name: name.to_vec(),
                 ended: Ended::Not,
                 signalled: false,
@@ -358,8 +362,8 @@ impl Work {
             .noted
             .into_iter()
             .take(MOST_NAMED)
-            .map(|(pid, noted)| Member {
-                pid: Pid(pid),
+            .map(|(_, noted)| Member {
+                pid: noted.shown,
                 name: Bytes(noted.name),
                 ended: noted.ended,
             });
@@ -408,7 +412,7 @@ pub(crate) fn explain_leader(leader: &Leader) -> Survivor {
     let denied = is_denied(leader.signal(libc::SIGKILL));
     let (uid, why) = reason(leader.pid().0, denied, false);
     Survivor {
-        pid: leader.pid(),
+        pid: shown(leader.pid().0),
         name: Bytes(name),
         uid,
         why,
@@ -419,7 +423,7 @@ pub(crate) fn explain_leader(leader: &Leader) -> Survivor {
 pub(crate) fn explain_unpinned(stat: &Stat) -> Survivor {
     let uid = proc::hold(stat.pid).map_or(u32::MAX, |hold| hold.uid);
     Survivor {
-        pid: Pid(stat.pid),
+        pid: shown(stat.pid),
         name: Bytes(stat.name.clone()),
         uid,
         why: Why::NotPinned,
@@ -430,7 +434,7 @@ fn explain(process: &Process, fast: bool) -> Survivor {
     let denied = is_denied(process.signal(libc::SIGKILL));
     let (uid, why) = reason(process.pid().0, denied, fast);
     Survivor {
-        pid: process.pid(),
+        pid: shown(process.pid().0),
         name: Bytes(process.stat().name.clone()),
         uid,
         why,

@@ -1,13 +1,13 @@
 //! A keeper: a fork of the helper that keeps one session, by the same code.
 //!
 //! What a fork inherits is dangerous, so the order is fixed. Every signal is blocked across the
-//! fork. 1. The server is dropped whole, by the return from the loop: a copied epoll set must
-//! not be changed, and other sessions' pipes must not be held. 2. The copied signal handlers
-//! are taken back, which would wake the helper in our name. 3. Every descriptor is closed but
-//! the link, the pidfds of host and helper, and what the session brings: a copied control
-//! socket would hide the helper's death from the host, a copied link a sibling's keeper's from
-//! the helper. 4. A session, a subreaper, handlers and an epoll set of its own. Signals are let
-//! in only while it waits.
+//! fork and stays so: the copied handlers would wake the helper in our name, and the copied
+//! locks of theirs may be held for ever, so signals are read from a descriptor instead. 1. The
+//! server is dropped whole, by the return from the loop: a copied epoll set must not be changed,
+//! and other sessions' pipes must not be held. 2. Every descriptor is closed but the link, the
+//! pidfds of host and helper, and what the session brings: a copied control socket would hide
+//! the helper's death from the host, a copied link a sibling's keeper's from the helper. 3. A
+//! session, a subreaper and an epoll set of its own.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,16 +15,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use foster_protocol::{Capabilities, Containment, Frame, Inbox, RequestId, SessionId, Spec};
 
 use crate::contain::cgroup::Base;
+use crate::contain::namespace::{self, User};
 use crate::dispatch::Own;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
 use crate::server::{Role, Server, Start};
 use crate::startup::Ready;
-use crate::sys::fork::leave;
+use crate::sys::fork::{Isolation, leave};
 use crate::sys::kernel::Features;
-use crate::sys::own;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
+use crate::sys::{outer, own};
 use crate::{SYSTEM, run_server};
 
 /// The id of the spawn that a keeper is born with.
@@ -49,13 +50,14 @@ pub(crate) struct Birth {
     pub(crate) reserve: Reserve,
     /// Where the session's cgroup is made.
     pub(crate) base: Option<Base>,
+    /// The namespaces that it was forked into.
+    pub(crate) isolation: Option<Isolation>,
     pub(crate) capabilities: Capabilities,
     pub(crate) identity: Own,
 }
 
 /// Lives as a keeper, from the fork to the exit. The server that was copied is gone.
-pub(crate) fn live(birth: Birth, copied: &Reaper) -> ! {
-    copied.unregister();
+pub(crate) fn live(birth: Birth) -> ! {
     let code = match settle(birth) {
         Ok((server, session, spec, frame, containment)) => {
             run_server(server, Some(session), |server| {
@@ -89,6 +91,15 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         .map(AsFd::as_fd)
         .collect();
     own::close_all_but(&kept)?;
+    if let Some(kind) = birth.isolation {
+        let user = User {
+            uid: birth.identity.uid,
+            gid: birth.identity.gid,
+        };
+        let view =
+            namespace::enter(kind, user).map_err(|(_, errno)| io::Error::from_raw_os_error(errno));
+        outer::show_by(view?);
+    }
     own::new_session()?;
     own::become_subreaper()?;
     let reaper = Reaper::on_this_thread()?;
@@ -108,6 +119,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         own: birth.identity,
         reserve: birth.reserve,
         base: birth.base,
+        isolation: birth.isolation,
     };
     let server = Server::new(Start {
         ready,

@@ -120,7 +120,10 @@ fn run_server(
 ) -> u8 {
     let served = catch_unwind(AssertUnwindSafe(|| run(&mut server)));
     let code = match served {
-        Ok(Err(Fault::Born(birth))) => keeper::live(*birth, &server.into_reaper()),
+        Ok(Err(Fault::Born(birth))) => {
+            drop(server);
+            keeper::live(*birth)
+        }
         Ok(Ok(())) => {
             server.tidy(kept);
             return if server.is_broken() { WRONG_USE } else { DONE };

@@ -8,14 +8,15 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use signal_hook::SigId;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::low_level::{pipe, unregister};
+use signal_hook::low_level::pipe;
 
 use crate::sys::own;
 use crate::sys::wake::Wake;
@@ -33,8 +34,6 @@ pub(crate) struct Shared {
     pub(crate) reaped: AtomicU64,
     /// How many of the noted signals have come.
     pub(crate) signals: AtomicU64,
-    /// What a fork of this process has to take back.
-    handlers: OnceLock<Vec<SigId>>,
 }
 
 impl Shared {
@@ -43,16 +42,7 @@ impl Shared {
             wake: Wake::new()?,
             reaped: AtomicU64::new(0),
             signals: AtomicU64::new(0),
-            handlers: OnceLock::new(),
         })
-    }
-
-    /// Takes back the handlers that a fork has copied: they would write to the pipes of the
-    /// process that it was forked from.
-    pub(crate) fn unregister(&self) {
-        for handler in self.handlers.get().into_iter().flatten() {
-            unregister(*handler);
-        }
     }
 }
 
@@ -60,19 +50,23 @@ impl Shared {
 pub(crate) enum Reaper {
     /// The main thread.
     MainThread(Arc<Shared>),
-    /// The server's own thread, which is the only one: a byte comes for every signal.
-    Server(UnixStream),
+    /// The server's own thread, which is the only one. Its signals stay blocked and are read
+    /// from here, so that handlers, which are the helper's, never run.
+    Server(SignalFd),
 }
 
 impl Reaper {
-    /// For a process with one thread: installs its handlers.
+    /// For a process with one thread, whose signals are all blocked (`signalfd(2)`).
+    ///
+    /// `signal-hook` is of no use to a fork: the main thread may have been inside a handler, and
+    /// the copy of its lock waits for that reader for ever.
     pub(crate) fn on_this_thread() -> io::Result<Self> {
-        let (signals, sender) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        for signal in NOTED.into_iter().chain([SIGCHLD]) {
-            pipe::register(signal, sender.try_clone()?)?;
+        let mut signals = SigSet::empty();
+        for number in NOTED.into_iter().chain([SIGCHLD]) {
+            signals.add(Signal::try_from(number)?);
         }
-        Ok(Self::Server(signals))
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        Ok(Self::Server(SignalFd::with_flags(&signals, flags)?))
     }
 
     /// Readable when there is something to look at.
@@ -88,17 +82,9 @@ impl Reaper {
         match self {
             Self::MainThread(shared) => shared.wake.clear(),
             Self::Server(signals) => {
-                drain(signals);
+                // An error is that there was none left.
+                while let Ok(Some(_)) = signals.read_signal() {}
             }
-        }
-    }
-
-    /// Takes back the handlers in a fork.
-    pub(crate) fn unregister(&self) {
-        match self {
-            Self::MainThread(shared) => shared.unregister(),
-            // A keeper forks no keepers.
-            Self::Server(_) => {}
         }
     }
 
@@ -132,14 +118,11 @@ impl Orphans {
     pub(crate) fn new(shared: Arc<Shared>, done: OwnedFd, wake_always: bool) -> io::Result<Self> {
         let (deaths, deaths_sender) = UnixStream::pair()?;
         deaths.set_nonblocking(true)?;
-        let mut handlers = vec![pipe::register(SIGCHLD, deaths_sender)?];
+        pipe::register(SIGCHLD, deaths_sender)?;
         let (noted, noted_sender) = UnixStream::pair()?;
         noted.set_nonblocking(true)?;
         for signal in NOTED {
-            handlers.push(pipe::register(signal, noted_sender.try_clone()?)?);
-        }
-        if shared.handlers.set(handlers).is_err() {
-            return Err(io::Error::other("the handlers are installed twice"));
+            pipe::register(signal, noted_sender.try_clone()?)?;
         }
         Ok(Self {
             deaths,

@@ -20,8 +20,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use thiserror::Error;
 
 use crate::contain::cgroup::{self, Base, Lack};
+use crate::contain::namespace;
 use crate::dispatch::Own;
 use crate::reserve::Reserve;
+use crate::sys::fork::Isolation;
 use crate::sys::kernel::{self, Features};
 use crate::sys::own;
 use crate::sys::proc::Adopted;
@@ -73,6 +75,8 @@ pub(crate) struct Ready {
     pub(crate) reserve: Reserve,
     /// Where cgroups are made.
     pub(crate) base: Option<Base>,
+    /// The namespaces of keepers at level `namespace`.
+    pub(crate) isolation: Option<Isolation>,
 }
 
 /// Becomes a helper.
@@ -106,6 +110,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
     let Greeted {
         inbox,
         base,
+        isolation,
         capabilities,
     } = greet(&control, features)?;
     let own = Own {
@@ -124,6 +129,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         own,
         reserve,
         base,
+        isolation,
     })
 }
 
@@ -173,7 +179,11 @@ fn watch_host(control: &OwnedFd) -> Result<Option<OwnedFd>, Refusal> {
 }
 
 /// What this helper offers on this kernel.
-fn capabilities(features: Features, cgroup: Result<&Base, Lack>) -> Capabilities {
+fn capabilities(
+    features: Features,
+    cgroup: Result<&Base, Lack>,
+    namespace: Result<Isolation, Lack>,
+) -> Capabilities {
     let offered = |level| Availability {
         level,
         errno: 0,
@@ -184,7 +194,6 @@ fn capabilities(features: Features, cgroup: Result<&Base, Lack>) -> Capabilities
         errno,
         obstacle: Some(obstacle),
     };
-    let not_offered = |level| missing(level, libc::ENOSYS, Obstacle::NotOffered);
     // A keeper tells its tree by these files alone.
     let tree = match features.children_files {
         // Whom nobody can hold, nobody can end without a risk to others.
@@ -192,20 +201,20 @@ fn capabilities(features: Features, cgroup: Result<&Base, Lack>) -> Capabilities
         true => offered(Level::Tree),
         false => missing(Level::Tree, libc::ENOENT, Obstacle::ChildrenFiles),
     };
+    // Whatever is above has a keeper too.
+    let above_tree = |level| Availability { level, ..tree };
     Capabilities {
         levels: vec![
             offered(Level::Group),
             tree,
             match cgroup {
-                Ok(_) if tree.errno != 0 => missing(
-                    Level::Cgroup,
-                    tree.errno,
-                    tree.obstacle.unwrap_or(Obstacle::NotOffered),
-                ),
-                Ok(_) => offered(Level::Cgroup),
+                Ok(_) => above_tree(Level::Cgroup),
                 Err((obstacle, errno)) => missing(Level::Cgroup, errno, obstacle),
             },
-            not_offered(Level::Namespace),
+            match namespace {
+                Ok(_) => above_tree(Level::Namespace),
+                Err((obstacle, errno)) => missing(Level::Namespace, errno, obstacle),
+            },
         ],
         clone3: features.clone3,
         pidfd: features.pidfd,
@@ -218,6 +227,7 @@ fn capabilities(features: Features, cgroup: Result<&Base, Lack>) -> Capabilities
 struct Greeted {
     inbox: Inbox,
     base: Option<Base>,
+    isolation: Option<Isolation>,
     capabilities: Capabilities,
 }
 
@@ -264,7 +274,11 @@ fn greet(control: &OwnedFd, features: Features) -> Result<Greeted, Refusal> {
         // Only clone3 starts a child inside.
         false => Err((Obstacle::CgroupEnter, libc::ENOSYS)),
     };
-    let capabilities = capabilities(features, base.as_ref().map_err(|lack| *lack));
+    let isolation = match features.clone3 {
+        true => namespace::probe(),
+        false => Err((Obstacle::PidNamespace, libc::ENOSYS)),
+    };
+    let capabilities = capabilities(features, base.as_ref().map_err(|lack| *lack), isolation);
     answer(
         control,
         Answer {
@@ -282,6 +296,7 @@ fn greet(control: &OwnedFd, features: Features) -> Result<Greeted, Refusal> {
     Ok(Greeted {
         inbox,
         base,
+        isolation: isolation.ok(),
         capabilities,
     })
 }

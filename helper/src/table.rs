@@ -23,6 +23,8 @@ pub(crate) struct Record<B> {
     pub(crate) label: Bytes,
     pub(crate) containment: Containment,
     pub(crate) pid: Option<Pid>,
+    /// The leader's number as the host knows it.
+    pub(crate) shown: Option<Pid>,
     /// The spawn or opening that has had no answer.
     pub(crate) starter: Option<RequestId>,
     exit_waits: Vec<RequestId>,
@@ -50,6 +52,7 @@ impl<B> Record<B> {
                 missing: Vec::new(),
             },
             pid: None,
+            shown: None,
             starter: Some(starter),
             exit_waits: Vec::new(),
             end_waits: Vec::new(),

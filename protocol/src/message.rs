@@ -350,8 +350,12 @@ pub enum Sealed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
 pub enum Feature {
-    /// Limits on the whole tree.
+    /// Limits on the whole tree, without a cgroup root that has controllers.
     TreeLimits,
+    /// Letting go of a session at level `namespace`: it ends with its keeper.
+    Release,
+    /// Other credentials in a user namespace, where only the helper's own user is known.
+    Credentials,
 }
 
 /// A string of a spec.

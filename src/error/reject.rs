@@ -26,7 +26,13 @@ pub(super) fn reason(reject: &Reject) -> String {
         }
         Reject::Unsupported {
             what: Feature::TreeLimits,
-        } => "it offers no tree limits".into(),
+        } => "it has no cgroup root with controllers, which limits need".into(),
+        Reject::Unsupported {
+            what: Feature::Release,
+        } => "a session at level namespace ends with its keeper and cannot be released".into(),
+        Reject::Unsupported {
+            what: Feature::Credentials,
+        } => "a user namespace knows no credentials but the helper's own".into(),
         Reject::LevelUnavailable { level, errno } => format!(
             "level {} cannot be had here: {}",
             level_name(*level),

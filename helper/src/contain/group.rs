@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use foster_protocol::{Bytes, Orphan, Pid};
 
+use crate::sys::outer::shown;
 use crate::sys::proc::{self, Stat};
 use crate::sys::process::Process;
 
@@ -137,8 +138,8 @@ pub(crate) fn unattributed(ground: &Ground<'_>) -> io::Result<Vec<Orphan>> {
             && (ground.all_ours || (ground.claim)(stat.session) == Claim::Nobody);
         if is_loose && named.len() < MOST_NAMED {
             named.push(Orphan {
-                pid: Pid(pid),
-                sid: Pid(stat.session),
+                pid: shown(pid),
+                sid: shown(stat.session),
                 name: Bytes(stat.name),
             });
         }

@@ -2,3 +2,4 @@
 
 pub(crate) mod cgroup;
 pub(crate) mod group;
+pub(crate) mod namespace;

@@ -91,7 +91,7 @@ impl Server {
         };
         let kept_here = self.table.iter().map(|(session, record)| SessionInfo {
             session,
-            leader: record.pid,
+            leader: record.shown,
             state: record.state.name(),
             level: record.containment.level,
             age: Micros::from(now.saturating_duration_since(record.body.born)),

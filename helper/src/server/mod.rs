@@ -33,6 +33,7 @@ use crate::reserve::Reserve;
 use crate::session::{Event, IllegalTransition, State, next};
 use crate::startup::Ready;
 use crate::sys::epoll::{Epoll, Events, Interest};
+use crate::sys::fork::Isolation;
 use crate::sys::leader::Leader;
 use crate::sys::own;
 use crate::sys::proc::Adopted;
@@ -211,6 +212,7 @@ pub(crate) struct Server {
     capabilities: Capabilities,
     /// Where cgroups are made.
     base: Option<Base>,
+    isolation: Option<Isolation>,
     identity: Own,
     seal: Option<Seal>,
     /// Only the first request after `Hello` may be `Restrict`.
@@ -267,6 +269,7 @@ impl Server {
             reserve: ready.reserve,
             capabilities: ready.capabilities,
             base: ready.base,
+            isolation: ready.isolation,
             identity: ready.own,
             seal: None,
             may_restrict: true,
@@ -314,10 +317,7 @@ impl Server {
             }
             self.watch_control()?;
             let timeout = self.timers.next(Instant::now());
-            match self.role {
-                Role::Helper => self.epoll.wait(&mut events, timeout)?,
-                Role::Keeper => self.epoll.wait_for_signals_too(&mut events, timeout)?,
-            }
+            self.epoll.wait(&mut events, timeout)?;
             self.now = Instant::now();
             for event in events.iter() {
                 // A token without a watch belongs to something that an earlier event of this
@@ -389,11 +389,6 @@ impl Server {
             None => base.remove_all(),
             Some(session) => base.remove_of(session),
         }
-    }
-
-    /// Leaves the server behind in a fork: everything goes but what tells of its handlers.
-    pub(crate) fn into_reaper(self) -> Reaper {
-        self.reaper
     }
 
     /// Puts an event through the transition function and carries out what follows.

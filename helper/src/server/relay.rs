@@ -11,16 +11,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Answer, Bytes, Call, Containment, Ending, Farewell, Frame, How, Inbox, Micros, Outbox, Pid,
-    Received, Reject, Reply, Request, RequestId, SessionId, SessionInfo, Spec, StateName, Until,
-    Verdict, decode_answer, encode_call, receive, send,
+    Answer, Bytes, Call, Containment, Ending, Farewell, Frame, How, Inbox, Level, Micros, Outbox,
+    Pid, Proof, Received, Reject, Reply, Request, RequestId, SessionId, SessionInfo, Spec,
+    StateName, Until, Verdict, decode_answer, encode_call, receive, send,
 };
 
 use super::starting::POLL;
 use super::{Fault, Server, Watch};
 use crate::keeper::{self, Birth};
 use crate::sys::epoll::Interest;
-use crate::sys::fork::{Forked, fork_keeper};
+use crate::sys::fork::{Forked, fork_isolated, fork_keeper};
 use crate::sys::leader::Leader;
 use crate::timers::{Alarm, Owner};
 
@@ -172,7 +172,11 @@ impl Server {
                 );
             }
         };
-        let forked = fork_keeper(self.context.features.pidfd);
+        let isolation = (self.isolation).filter(|_| containment.level == Level::Namespace);
+        let forked = match isolation {
+            Some(kind) => fork_isolated(kind),
+            None => fork_keeper(self.context.features.pidfd),
+        };
         self.reserve.restore();
         let keeper = match forked {
             Ok(Forked::Keeper) => {
@@ -189,6 +193,7 @@ impl Server {
                     features: self.context.features,
                     reserve: self.reserve,
                     base: self.base.clone(),
+                    isolation,
                     capabilities: self.capabilities.clone(),
                     identity: self.identity,
                 })));
@@ -442,7 +447,8 @@ impl Server {
         match asked {
             Asked::Client(id) | Asked::ClientEnd(id) => {
                 self.relay_waiting -= 1;
-                self.reply_with(id, answer.reply, descriptors)
+                self.reply_with(id, answer.reply, descriptors)?;
+                self.forget_relay_if_done(session)
             }
             Asked::Exit => {
                 relay.exit = Some(answer.reply);
@@ -462,7 +468,7 @@ impl Server {
                 if let Reply::Sessions { sessions, .. } = answer.reply {
                     self.note_listed(query, session, sessions)?;
                 }
-                Ok(())
+                self.forget_relay_if_done(session)
             }
         }
     }
@@ -475,7 +481,8 @@ impl Server {
         };
         let (closed, has_link) = (relay.closed && relay.is_over(), relay.link.is_some());
         let all_asked_answered = relay.asked.is_empty();
-        if has_link && (closed || (relay.is_told() && all_asked_answered)) {
+        // What is still asked is answered by the keeper, also behind a `Close`.
+        if has_link && (closed || relay.is_told()) && all_asked_answered {
             self.close_link(session);
         }
         if closed
@@ -485,6 +492,24 @@ impl Server {
                 .is_some_and(|relay| relay.keeper.is_none())
         {
             self.relays.remove(&session);
+        }
+        Ok(())
+    }
+
+    /// Requests that a keeper took with it when its session was over.
+    fn answer_stranded(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        for asked in std::mem::take(&mut relay.asked).into_values() {
+            match asked {
+                Asked::Client(id) | Asked::ClientEnd(id) => {
+                    self.relay_waiting -= 1;
+                    self.reject(id, Reject::UnknownSession)?;
+                }
+                Asked::List(query) => self.note_listed(query, session, Vec::new())?,
+                Asked::Exit | Asked::End | Asked::Shutdown => {}
+            }
         }
         Ok(())
     }
@@ -550,6 +575,7 @@ impl Server {
             return Ok(());
         };
         if relay.is_over() {
+            self.answer_stranded(session)?;
             return self.forget_relay_if_done(session);
         }
         tracing::warn!(%session, "a keeper died; what it kept is ended");
@@ -590,10 +616,14 @@ impl Server {
     }
 
     /// A session without a keeper has ended with the sweep.
-    pub(super) fn end_lost(&mut self, session: SessionId, ending: Ending) -> Result<(), Fault> {
+    pub(super) fn end_lost(&mut self, session: SessionId, mut ending: Ending) -> Result<(), Fault> {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
+        // The kernel ends a namespace before its first process is seen to be dead.
+        if relay.containment.level == Level::Namespace && ending.verdict == Verdict::AllGone {
+            ending.proof = Some(Proof::NamespaceDead);
+        }
         relay.state = StateName::Ended;
         if let Some(Ok(leaf)) = self.base.as_ref().map(|base| base.reopen(session)) {
             leaf.remove();

@@ -82,7 +82,13 @@ impl Server {
         verb: Verb,
     ) -> Result<Option<State>, Fault> {
         let checked = self.table.get(session).and_then(|record| {
-            permit(record.state, verb, record.detachable).map(|()| record.state)
+            permit(
+                record.state,
+                verb,
+                record.detachable,
+                record.containment.level,
+            )
+            .map(|()| record.state)
         });
         match checked {
             Ok(state) => Ok(Some(state)),

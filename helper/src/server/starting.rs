@@ -10,9 +10,11 @@ use foster_protocol::{
 
 use super::{Body, Fault, Server, Watch};
 use crate::contain::cgroup::Leaf;
-use crate::dispatch::{check_sealed_level, check_spec, choose_level};
+use crate::dispatch::{check_namespace, check_sealed_level, check_spec, choose_level};
 use crate::session::{AfterExit, Event, State};
 use crate::sys::epoll::Interest;
+use crate::sys::fork::Isolation;
+use crate::sys::outer::shown;
 use crate::sys::spawn::{Born, Plan, Progress, Reading, read_progress, spawn};
 use crate::table::Record;
 use crate::timers::{Alarm, Owner};
@@ -92,6 +94,8 @@ impl Server {
         check_spec(spec, frame.descriptors.len(), seal, self.identity)?;
         let containment = choose_level(spec, &self.capabilities.levels)?;
         check_sealed_level(containment.level, seal)?;
+        let user = self.isolation == Some(Isolation::UserAndPid);
+        check_namespace(spec, containment.level, user)?;
         self.check_room()?;
         self.table.admit(session)?;
         Ok(containment)
@@ -180,6 +184,7 @@ impl Server {
         };
         record.detachable = spec.detachable;
         record.pid = Some(pid);
+        record.shown = Some(shown(pid.0));
         record.body.leader = Some(born.leader);
         record.body.leader_token = Some(leader_token);
         record.body.status = Some((born.status, status_token));
@@ -358,7 +363,7 @@ impl Server {
         let Ok(record) = self.table.get(session) else {
             return Ok(());
         };
-        let (Some(pid), containment) = (record.pid, record.containment.clone()) else {
+        let (Some(pid), containment) = (record.shown, record.containment.clone()) else {
             return Ok(());
         };
         // A helper without room for one more descriptor still answers: the pidfd is an extra.

@@ -4,10 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use std::ptr;
-
 use libc::c_int;
-use nix::sys::signal::SigSet;
 
 /// How many events one wait brings at most. More come with the next one.
 const CAPACITY: usize = 256;
@@ -144,37 +141,13 @@ impl Epoll {
     ///
     /// What `epoll_wait(2)` says.
     pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        self.wait_with(events, timeout, ptr::null())
-    }
-
-    /// Waits in the same way with every signal unblocked meanwhile (`epoll_pwait(2)`): handlers
-    /// run in here and nowhere else.
-    ///
-    /// # Errors
-    ///
-    /// What `epoll_pwait(2)` says.
-    pub(crate) fn wait_for_signals_too(
-        &self,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
-        let none = SigSet::empty();
-        self.wait_with(events, timeout, none.as_ref())
-    }
-
-    fn wait_with(
-        &self,
-        events: &mut Events,
-        timeout: Option<Duration>,
-        mask: *const libc::sigset_t,
-    ) -> io::Result<()> {
         events.count = 0;
         let start = events.buffer.as_mut_ptr();
         let room = c_int::try_from(events.buffer.len()).map_err(io::Error::other)?;
         let number = self.descriptor.as_raw_fd();
         let timeout = milliseconds(timeout);
-        // SAFETY: start is valid for `room` events; mask is null or a whole set.
-        let count = unsafe { libc::epoll_pwait(number, start, room, timeout, mask) };
+        // SAFETY: start is valid for `room` events.
+        let count = unsafe { libc::epoll_wait(number, start, room, timeout) };
         match usize::try_from(count) {
             Ok(count) => events.count = count,
             Err(_) => {

@@ -44,6 +44,34 @@ pub(crate) fn fork_keeper(pidfds: bool) -> io::Result<Forked> {
     }
 }
 
+/// Forks into namespaces of its own (`clone3(2)`), where the copy is process 1.
+///
+/// The C library does not know of this copy: it takes its thread for the caller's. That is of no
+/// matter to a process with one thread, which a keeper is.
+///
+/// # Errors
+///
+/// What `clone3(2)` says. There is no copy then.
+pub(crate) fn fork_isolated(kind: Isolation) -> io::Result<Forked> {
+    let user = match kind {
+        Isolation::Pid => 0,
+        Isolation::UserAndPid => libc::CLONE_NEWUSER,
+    };
+    match raw::clone3_isolated(libc::CLONE_NEWPID | libc::CLONE_NEWNS | user)? {
+        raw::Forked::Child => Ok(Forked::Keeper),
+        raw::Forked::Parent { pid, pidfd } => Ok(Forked::Helper(Leader::new(pid, pidfd))),
+    }
+}
+
+/// The namespaces of a keeper that is process 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// A pid namespace, with a mount namespace for its `/proc`.
+    Pid,
+    /// These in a user namespace, which an unprivileged user needs.
+    UserAndPid,
+}
+
 /// Ends this process at once, without running what the copied program would run at its end.
 pub(crate) fn leave(code: u8) -> ! {
     // SAFETY: the call takes a number and does not return.

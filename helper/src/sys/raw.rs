@@ -118,6 +118,21 @@ pub(super) fn clone3(cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     forked(check(result)?, pidfd)
 }
 
+/// `clone3(2)` into namespaces of its own, with a pidfd; handlers stay as they are.
+pub(super) fn clone3_isolated(namespaces: c_int) -> io::Result<Forked> {
+    let mut pidfd: c_int = -1;
+    // SAFETY: clone_args is a plain C struct for which all-zero bytes are a valid value.
+    let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
+    arguments.flags = u64::from((libc::CLONE_PIDFD | namespaces).unsigned_abs());
+    arguments.pidfd = (&raw mut pidfd).expose_provenance() as u64;
+    arguments.exit_signal = u64::from(libc::SIGCHLD.unsigned_abs());
+    let size = mem::size_of::<libc::clone_args>();
+    // SAFETY: arguments is valid for its size; without CLONE_VM the child has memory and a
+    // stack of its own. The caller sees to it that no other thread holds a lock.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) };
+    forked(check(result)?, pidfd)
+}
+
 /// `clone(2)` as `fork(2)` does it, without the handlers of `pthread_atfork(3)`; with a pidfd
 /// where `with_pidfd` is true (`CLONE_PIDFD`, Linux 5.2).
 pub(super) fn clone_plain(with_pidfd: bool) -> io::Result<Forked> {
