@@ -24,6 +24,15 @@ pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()>
     }
 }
 
+/// Signals a pidfd's process alone (`pidfd_send_signal(2)`).
+///
+/// # Errors
+///
+/// `ESRCH` where it is gone; otherwise what the kernel says.
+pub(crate) fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    signal_pidfd(pidfd, signal, 0)
+}
+
 fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: i32, flags: libc::c_uint) -> io::Result<()> {
     let info = std::ptr::null::<libc::siginfo_t>();
     let number = pidfd.as_raw_fd();

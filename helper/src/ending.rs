@@ -34,6 +34,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 /// During a grace members that are not watched are looked for this often.
 const GRACE_PAUSE: Duration = Duration::from_millis(50);
 
+/// After this many looks that still meet new members, the tree is stopped before it is killed.
+const PATIENT_ROUNDS: u32 = 4;
+
 /// Above this many looks with new members in the last one, they are said to come too fast.
 const MANY_ROUNDS: u32 = 20;
 
@@ -47,6 +50,11 @@ pub(crate) enum Force {
     /// Send this signal to those who have had none, then CONT so that stopped members can act
     /// on it.
     Signal(i32),
+    /// Send this signal, and CONT, to those who have had none: the rest, when everybody else has
+    /// gone.
+    Rest(i32),
+    /// Send STOP, so that nobody makes new members while the rest is found.
+    Freeze,
     /// Send KILL.
     Kill,
 }
@@ -58,6 +66,8 @@ struct Noted {
     shown: Pid,
     name: Vec<u8>,
     ended: Ended,
+    /// It is in the leader's group, which gets its signals before the walk comes by.
+    in_group: bool,
     /// It was sent something.
     signalled: bool,
     /// It was sent KILL.
@@ -115,9 +125,11 @@ impl Work {
     /// When the next look is due in any case; none where events alone will tell.
     pub(crate) fn next_look(&mut self, force: Force, all_watched: bool) -> Option<Duration> {
         match force {
-            Force::None | Force::Plain(_) | Force::Signal(_) if all_watched => None,
-            Force::None | Force::Plain(_) | Force::Signal(_) => Some(GRACE_PAUSE),
-            Force::Kill => {
+            Force::None | Force::Plain(_) | Force::Signal(_) | Force::Rest(_) if all_watched => {
+                None
+            }
+            Force::None | Force::Plain(_) | Force::Signal(_) | Force::Rest(_) => Some(GRACE_PAUSE),
+            Force::Freeze | Force::Kill => {
                 let pause = self.pause;
                 self.pause = (pause * 2).min(LONGEST_PAUSE);
                 Some(pause)
@@ -141,8 +153,9 @@ impl Work {
         }
         // The group first: one call reaches all of it, whatever it forks meanwhile.
         match force {
-            Force::None => {}
+            Force::None | Force::Rest(_) => {}
             Force::Plain(number) => tell(leader.signal_group(number), "group", leader.pid()),
+            Force::Freeze => tell(leader.signal_group(libc::SIGSTOP), "group", leader.pid()),
             Force::Signal(number) => {
                 tell(leader.signal_group(number), "group", leader.pid());
                 if !is_stopping(number) {
@@ -218,8 +231,9 @@ impl Work {
         for noted in self.noted.values_mut() {
             match force {
                 _ if !noted.present => noted.bury(),
-                Force::None | Force::Plain(_) => {}
-                Force::Signal(_) => noted.signalled = true,
+                Force::None | Force::Plain(_) | Force::Rest(_) | Force::Freeze => {}
+                // The others get it one by one.
+                Force::Signal(_) => noted.signalled |= noted.in_group,
                 Force::Kill => {
                     noted.signalled = true;
                     noted.killed = true;
@@ -248,6 +262,7 @@ impl Work {
         let stat = process.stat();
         let in_group = group.is_some_and(|leader| stat.group == leader.0);
         let noted = self.note(stat.pid, &stat.name);
+        noted.in_group = in_group;
         match force {
             Force::None => {}
             Force::Plain(number) => {
@@ -255,14 +270,14 @@ impl Work {
                     tell(process.signal(number), "member", process.pid());
                 }
             }
-            Force::Signal(_) if noted.signalled => {}
-            Force::Signal(number) => {
+            Force::Freeze => tell(process.signal(libc::SIGSTOP), "member", process.pid()),
+            Force::Signal(_) | Force::Rest(_) if noted.signalled => {}
+            Force::Signal(_) if in_group => noted.signalled = true,
+            Force::Signal(number) | Force::Rest(number) => {
                 noted.signalled = true;
-                if !in_group {
-                    tell(process.signal(number), "member", process.pid());
-                    if !is_stopping(number) {
-                        tell(process.signal(libc::SIGCONT), "member", process.pid());
-                    }
+                tell(process.signal(number), "member", process.pid());
+                if !is_stopping(number) {
+                    tell(process.signal(libc::SIGCONT), "member", process.pid());
                 }
             }
             Force::Kill => {
@@ -281,6 +296,7 @@ impl Work {
                 shown: shown(pid),
                 name: name.to_vec(),
                 ended: Ended::Not,
+                in_group: false,
                 signalled: false,
                 killed: false,
                 present: true,
@@ -311,6 +327,22 @@ impl Work {
     pub(crate) fn to_watch(&self, members: Vec<Process>) -> (Vec<Process>, bool) {
         let all = members.len() <= MOST_WATCHED;
         (members.into_iter().take(MOST_WATCHED).collect(), all)
+    }
+
+    /// What a look at a tree that is being killed sends. KILL frees the places of those that it
+    /// ends for the children of the others; STOP does not. So where new members keep coming,
+    /// everybody is stopped until a look meets nobody new.
+    pub(crate) fn force_to_kill(&self) -> Force {
+        match self.rounds > PATIENT_ROUNDS && self.newcomers > 0 {
+            true => Force::Freeze,
+            false => Force::Kill,
+        }
+    }
+
+    /// Somebody lives, and nobody of them has been sent anything.
+    pub(crate) fn is_rest(&self) -> bool {
+        let mut living = self.noted.values().filter(|noted| noted.present).peekable();
+        living.peek().is_some() && living.all(|noted| !noted.signalled)
     }
 
     /// Nobody has been noted, because nobody has been looked for.

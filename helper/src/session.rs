@@ -186,8 +186,9 @@ pub(crate) fn next(
 
         // A second request joins the first; the server has shortened the grace already.
         (S::Aborting | S::Killing, E::End | E::EndNow) | (S::Graceful, E::End) => to(state, &[]),
-        // Late deaths of what an ending, a release or a failure left behind.
-        (S::Ended, E::LeaderExited) => to(S::Ended, &[A::AnswerExit, A::Reap]),
+        // Late deaths of what an ending, a release or a failure left behind. After an ending
+        // the leader is held until the rest has gone too.
+        (S::Ended, E::LeaderExited) => to(S::Ended, &[A::AnswerExit]),
         (S::Released, E::LeaderExited) => to(S::Released, &[A::AnswerExit, A::Reap]),
         (S::Failed, E::LeaderExited) => to(S::Failed, &[A::Reap]),
         // A child that outlived its abort reports after the verdict; it was answered for.

@@ -150,12 +150,13 @@ impl<B> Default for Table<B> {
 }
 
 impl<B> Table<B> {
-    /// Checks that a session with this id may be made, and uses the id up.
-    pub(crate) fn admit(&mut self, session: SessionId) -> Result<(), Reject> {
+    /// Checks that a session with this id may be made, with those that are kept elsewhere, and
+    /// uses the id up.
+    pub(crate) fn admit(&mut self, session: SessionId, elsewhere: usize) -> Result<(), Reject> {
         if self.highest.is_some_and(|highest| session <= highest) {
             return Err(Reject::DuplicateSession);
         }
-        if self.records.len() >= MAX_SESSIONS {
+        if self.records.len() + elsewhere >= MAX_SESSIONS {
             return Err(Reject::TooManySessions {
                 limit: MAX_SESSIONS as u64,
             });
@@ -243,11 +244,11 @@ mod tests {
     #[test]
     fn ids_only_rise() {
         let mut table = Table::<()>::default();
-        assert_eq!(table.admit(SessionId(5)), Ok(()));
+        assert_eq!(table.admit(SessionId(5), 0), Ok(()));
         for id in [5, 4, 0] {
-            assert_eq!(table.admit(SessionId(id)), Err(Reject::DuplicateSession));
+            assert_eq!(table.admit(SessionId(id), 0), Err(Reject::DuplicateSession));
         }
-        assert_eq!(table.admit(SessionId(6)), Ok(()));
+        assert_eq!(table.admit(SessionId(6), 0), Ok(()));
     }
 
     #[test]
@@ -257,13 +258,13 @@ mod tests {
             limit: MAX_SESSIONS as u64,
         };
         for id in 0..MAX_SESSIONS as u64 {
-            assert_eq!(table.admit(SessionId(id)), Ok(()));
+            assert_eq!(table.admit(SessionId(id), 0), Ok(()));
             table.insert(SessionId(id), record());
         }
         let next = SessionId(MAX_SESSIONS as u64);
-        assert_eq!(table.admit(next), Err(full));
+        assert_eq!(table.admit(next, 0), Err(full));
         table.remove(SessionId(0));
-        assert_eq!(table.admit(next), Ok(()));
+        assert_eq!(table.admit(next, 0), Ok(()));
     }
 
     #[test]

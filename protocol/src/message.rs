@@ -328,6 +328,11 @@ pub enum Reject {
     },
     /// The helper is shutting down.
     ShuttingDown,
+    /// The reply would not fit into a frame.
+    ReplyTooLong {
+        /// The most that does, in bytes.
+        limit: u64,
+    },
     /// The session's keeper died, and the answer with it. What was asked may have been done.
     SupervisorLost,
 }

@@ -15,7 +15,7 @@ use crate::frame::{Inbox, Outbox};
 use crate::version::MAX_DESCRIPTORS;
 
 /// How much one read takes at most.
-const READ: usize = 64 * 1024;
+const READ: usize = 16 * 1024;
 
 /// A control buffer with room for the most descriptors that one message carries: a header of
 /// 16 bytes and 253 numbers of 4 bytes, in units that give it the alignment of `cmsghdr`.

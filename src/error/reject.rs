@@ -60,6 +60,7 @@ pub(super) fn reason(reject: &Reject) -> String {
         Reject::TooManySessions { limit } => format!("it holds {limit} sessions already"),
         Reject::TooManyRequests { limit } => format!("{limit} requests wait already"),
         Reject::ShuttingDown => "it is shutting down".into(),
+        Reject::ReplyTooLong { limit } => format!("its reply is longer than {limit} bytes"),
         Reject::SupervisorLost => "the session's keeper died".into(),
     }
 }
@@ -86,6 +87,7 @@ pub(super) fn reject_kind(reject: &Reject) -> io::ErrorKind {
         | Reject::TooManySessions { .. }
         | Reject::TooManyRequests { .. }
         | Reject::ShuttingDown
+        | Reject::ReplyTooLong { .. }
         | Reject::SupervisorLost => io::ErrorKind::Other,
     }
 }

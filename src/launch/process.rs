@@ -1,12 +1,13 @@
 //! The helper as a child process of the host: collected without ever blocking the host.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{self, Child, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use crate::connection::{poll_until, time_left};
 use crate::sys;
@@ -18,14 +19,28 @@ static PARKED: Mutex<Vec<HelperProcess>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub(crate) struct HelperProcess {
     child: Child,
+    /// Of this very child, where there are pidfds and it was not lost at once.
+    pidfd: Option<OwnedFd>,
     /// The process whose child it is: a fork of the host must not wait for its pid.
     owner: u32,
 }
 
+/// Takes a pidfd of a child that was just started. A host that ignores SIGCHLD, or reaps
+/// whatever there is, may have lost it by now and its number with it, so what was opened must be
+/// our child still (`waitid(2)`, which collects nothing here).
+fn pin(child: &Child) -> Option<OwnedFd> {
+    let pidfd = sys::open_pidfd(child.id()).ok()?;
+    let looked = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::PIDFd(pidfd.as_fd()), looked).ok()?;
+    Some(pidfd)
+}
+
 impl HelperProcess {
     pub(crate) fn new(child: Child) -> Self {
+        let pidfd = pin(&child);
         Self {
             child,
+            pidfd,
             owner: process::id(),
         }
     }
@@ -38,9 +53,9 @@ impl HelperProcess {
     /// this process has taken its status.
     pub(crate) fn exit_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now().checked_add(limit);
-        // It is a child that nobody has reaped, so the number is its own. Without pidfds
-        // there is no waiting with a limit, and the status is taken if it is there.
-        if let Ok(pidfd) = sys::open_pidfd(self.child.id()) {
+        // Without a pidfd there is no waiting with a limit, and the status is taken if it is
+        // there.
+        if let Some(pidfd) = self.pidfd.take() {
             while !self.is_collected() {
                 let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
                 let left = time_left(deadline);
@@ -50,13 +65,17 @@ impl HelperProcess {
                     break;
                 }
             }
+            self.pidfd = Some(pidfd);
         }
         self.child.try_wait().ok().flatten()
     }
 
-    /// Kills it. It must hold no sessions.
+    /// Kills it. It must hold no sessions. Without a pidfd it is left to the end of its control
+    /// socket: its number may be somebody else's by now.
     pub(super) fn kill(&mut self) {
-        if let Err(error) = self.child.kill() {
+        if let Some(pidfd) = &self.pidfd
+            && let Err(error) = sys::signal_process(pidfd.as_fd(), libc::SIGKILL)
+        {
             tracing::debug!(%error, "helper could not be killed");
         }
     }

@@ -14,6 +14,9 @@ use crate::sys::epoll::Interest;
 use crate::sys::process::Process;
 use crate::timers::{Alarm, Owner};
 
+/// How often those are looked at who outlived their ending.
+const LATE: Duration = Duration::from_millis(500);
+
 impl Server {
     pub(super) fn carry_out(&mut self, session: SessionId, action: Action) -> Result<(), Fault> {
         match action {
@@ -212,8 +215,13 @@ impl Server {
     /// Looks again, with the force of the state.
     pub(super) fn look(&mut self, session: SessionId) -> Result<(), Fault> {
         let force = match self.state(session) {
-            Some(State::Killing) => Force::Kill,
-            Some(State::Graceful | State::Lingering) => Force::None,
+            Some(State::Killing) => {
+                let work = self.table.get(session).ok();
+                let work = work.and_then(|record| record.body.work.as_ref());
+                work.map_or(Force::Kill, Work::force_to_kill)
+            }
+            Some(State::Graceful) => return self.look_gracefully(session),
+            Some(State::Lingering) => Force::None,
             Some(
                 State::Starting
                 | State::Prepared
@@ -227,6 +235,24 @@ impl Server {
             | None => return Ok(()),
         };
         self.look_with(session, force).map(|_| ())
+    }
+
+    /// Looks during a grace. Where everybody is gone who had the first signal, whoever is there
+    /// was forked too late for it, and gets it now.
+    fn look_gracefully(&mut self, session: SessionId) -> Result<(), Fault> {
+        if self.look_with(session, Force::None)? {
+            return Ok(());
+        }
+        let Ok(record) = self.table.get(session) else {
+            return Ok(());
+        };
+        let is_rest = record.body.work.as_ref().is_some_and(Work::is_rest);
+        match record.body.orders {
+            Some(orders) if is_rest && record.body.exited => self
+                .look_with(session, Force::Rest(orders.first))
+                .map(|_| ()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Looks once. True where nobody was left and the session has ended by that.
@@ -304,9 +330,13 @@ impl Server {
         (look.is_empty, look.proof)
     }
 
-    /// A watched member has died: when it was the last one that is watched, look again.
+    /// A watched member has died. When it was the last one that is watched, or the last one that
+    /// had the first signal, it is time to look again.
     pub(super) fn member_died(&mut self, owner: Owner, token: u64) -> Result<(), Fault> {
-        let take = |work: &mut Work| Some((work.take_dead(token)?, work.watched.is_empty()));
+        let take = |work: &mut Work| {
+            let dead = work.take_dead(token)?;
+            Some((dead, work.watched.is_empty() || work.is_rest()))
+        };
         let taken: Option<(Process, bool)> = match owner {
             Owner::Session(session) => self
                 .change(session, |record| record.body.work.as_mut().and_then(take))
@@ -314,14 +344,14 @@ impl Server {
             Owner::Sweep => self.sweep_work().and_then(take),
             Owner::Socket | Owner::List(_) => None,
         };
-        let Some((process, was_last)) = taken else {
+        let Some((process, is_time)) = taken else {
             self.watches.remove(&token);
             return Ok(());
         };
         self.forget(process.pidfd(), token);
         match owner {
-            Owner::Session(session) if was_last => self.look(session),
-            Owner::Sweep if was_last => self.look_at_unclaimed(),
+            Owner::Session(session) if is_time => self.look(session),
+            Owner::Sweep if is_time => self.look_at_unclaimed(),
             Owner::Session(_) | Owner::Sweep | Owner::Socket | Owner::List(_) => Ok(()),
         }
     }
@@ -362,7 +392,48 @@ impl Server {
             record.body.leader = Some(leader);
             record.ending = Some(ending);
         });
-        self.apply(session, Event::HardLimit)
+        // Who is left is nobody's now: a hangup sweeps it with the rest.
+        if let Some(pid) = self.table.get(session).ok().and_then(|record| record.pid) {
+            self.leaders.remove(&pid.0);
+        }
+        self.apply(session, Event::HardLimit)?;
+        self.timers
+            .set(Owner::Session(session), Alarm::Poll, self.now, LATE);
+        Ok(())
+    }
+
+    /// After an incomplete ending: KILL to who is left, from time to time, and the leader is
+    /// reaped when nobody is.
+    pub(super) fn look_late(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.leader_is_ready(session)?;
+        let taken = self.change(session, |record| {
+            record
+                .body
+                .leader
+                .take()
+                .map(|leader| (leader, record.body.exited))
+        });
+        let Some(Some((leader, exited))) = taken else {
+            return Ok(());
+        };
+        let mut once = Work::new(self.now);
+        let cgroup = (self.table.get(session).ok()).and_then(|record| record.body.cgroup.as_ref());
+        self.reserve.lift();
+        let look = self.with_ground(|ground| {
+            once.look_at_session(&leader, !exited, Force::Kill, cgroup, ground)
+        });
+        self.reserve.restore();
+        self.change(session, |record| record.body.leader = Some(leader));
+        if look?.is_empty && exited {
+            if let Some(Some(cgroup)) = self.change(session, |record| record.body.cgroup.take()) {
+                cgroup.remove();
+            }
+            self.reap(session)?;
+            return self.forget_if_done(session);
+        }
+        self.timers
+            .set(Owner::Session(session), Alarm::Poll, self.now, LATE);
+        Ok(())
     }
 
     /// Looks who is there, and does nothing to anyone.
@@ -437,6 +508,15 @@ impl Server {
 
     /// An alarm of a session.
     pub(super) fn ring_session(&mut self, session: SessionId, alarm: Alarm) -> Result<(), Fault> {
+        if self.relays.contains_key(&session) {
+            match alarm {
+                Alarm::Deadline => self.deadline_of_kept(session),
+                Alarm::Hard => return self.give_up_keeper(session),
+                Alarm::Poll => return self.poll_keeper(session),
+                Alarm::Linger | Alarm::Grace | Alarm::Look => {}
+            }
+            return Ok(());
+        }
         match alarm {
             Alarm::Deadline => self.end_by_spec(session, Cause::Deadline),
             Alarm::Linger => {
@@ -449,6 +529,7 @@ impl Server {
             Alarm::Grace => self.apply(session, Event::GraceOver),
             Alarm::Hard => self.give_up(session),
             Alarm::Look => self.look(session),
+            Alarm::Poll if self.state(session) == Some(State::Ended) => self.look_late(session),
             Alarm::Poll => self.poll_session(session),
         }
     }

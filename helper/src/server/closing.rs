@@ -154,6 +154,12 @@ impl Server {
             return Ok(());
         }
         closing.farewell_sent = true;
+        for query in self.lists.keys().copied().collect::<Vec<_>>() {
+            self.answer_list(query)?;
+        }
+        let Some(closing) = &mut self.closing else {
+            return Ok(());
+        };
         let Some(id) = closing.reply.take() else {
             return Ok(());
         };
@@ -203,13 +209,19 @@ impl Server {
         if self.role == Role::Helper && !self.released.is_empty() {
             return;
         }
+        self.reserve.lift();
         let give_up = Instant::now() + HARD_LIMIT;
         let mut work = Work::new(self.now);
         while Instant::now() < give_up {
             self.leaders.clear();
             let look = self.with_ground(|ground| work.look_at_unclaimed(Force::Kill, ground));
+            let leaders_are_dead = self.table.iter().all(|(_, record)| {
+                let leader = record.body.leader.as_ref();
+                leader.is_none_or(|leader| leader.peek().is_ok_and(|dead| dead.is_some()))
+            });
             match look {
-                Ok(look) if look.is_empty => return,
+                // A leader's children come to us when it is dead.
+                Ok(look) if look.is_empty && leaders_are_dead => return,
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "the tree cannot be looked at");

@@ -482,8 +482,7 @@ impl Server {
         self.break_off()
     }
 
-    /// Queues a reply. A reply that no frame can hold would be a fault of our own: every list
-    /// in it is bounded.
+    /// Queues a reply. A list of many sessions with long labels may be more than a frame holds.
     fn reply(&mut self, id: RequestId, reply: Reply) -> Result<(), Fault> {
         self.reply_with(id, reply, Vec::new())
     }
@@ -497,9 +496,17 @@ impl Server {
         if self.is_hung_up() {
             return Ok(());
         }
-        let too_long = |_| io::Error::other(format!("a reply is above {MAX_BODY} bytes"));
-        let body = encode_answer(&Answer { id, reply }).map_err(too_long)?;
-        self.outbox.push(&body, descriptors).map_err(too_long)?;
+        let body = encode_answer(&Answer { id, reply }).or_else(|_| {
+            let reason = Reject::ReplyTooLong {
+                limit: MAX_BODY as u64,
+            };
+            let reply = Reply::Rejected { reason };
+            encode_answer(&Answer { id, reply })
+        });
+        let body = body.map_err(io::Error::other)?;
+        self.outbox
+            .push(&body, descriptors)
+            .map_err(io::Error::other)?;
         Ok(())
     }
 

@@ -13,23 +13,27 @@ use std::time::{Duration, Instant};
 use foster_protocol::{
     Answer, Bytes, Call, Containment, Ending, Farewell, Frame, How, Inbox, Level, Micros, Outbox,
     Pid, Proof, Received, Reject, Reply, Request, RequestId, SessionId, SessionInfo, Spec,
-    StateName, Until, Verdict, decode_answer, encode_call, receive, send,
+    StateName, Step, Until, Verdict, decode_answer, encode_call, receive, send,
 };
 
 use super::starting::POLL;
 use super::{Fault, Server, Watch};
+use crate::ending::HARD_LIMIT;
 use crate::keeper::{self, Birth};
 use crate::sys::epoll::Interest;
 use crate::sys::fork::{Forked, fork_isolated, fork_keeper};
 use crate::sys::leader::Leader;
 use crate::timers::{Alarm, Owner};
 
+/// What a keeper may take beyond the limits of an ending before it is killed.
+const MARGIN: Duration = Duration::from_secs(1);
+
 /// Whose request it is that a keeper answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// The client's, under its id.
     Client(RequestId),
-    /// The client's wait, kill by ending or release: its reply may be the session's ending.
+    /// The client's wait for the end, or kill by ending: its reply may be the session's ending.
     ClientEnd(RequestId),
     /// The standing wait for the exit.
     Exit,
@@ -56,7 +60,7 @@ pub(crate) struct Relay {
     label: Bytes,
     containment: Containment,
     pub(super) grace: Micros,
-    leader: Option<Pid>,
+    pub(super) leader: Option<Pid>,
     state: StateName,
     /// The answer to every wait for the exit, once there is one.
     exit: Option<Reply>,
@@ -152,8 +156,6 @@ impl Server {
         frame: Frame,
         containment: Containment,
     ) -> Result<(), Fault> {
-        // The keeper has to be held, whatever else is open.
-        self.reserve.lift();
         let made = nix::sys::socket::socketpair(
             nix::sys::socket::AddressFamily::Unix,
             nix::sys::socket::SockType::Stream,
@@ -163,21 +165,19 @@ impl Server {
         let (link, keeper_end) = match made {
             Ok(pair) => pair,
             Err(errno) => {
-                self.reserve.restore();
-                return self.note_stillborn(
-                    id,
-                    session,
-                    foster_protocol::Step::Prepare,
-                    errno as i32,
-                );
+                return self.note_stillborn(id, session, Step::Prepare, errno as i32);
             }
         };
         let isolation = (self.isolation).filter(|_| containment.level == Level::Namespace);
+        // Room for the keeper's pidfd, below the reserve.
+        let Ok(room) = self.context.null.try_clone() else {
+            return self.note_stillborn(id, session, Step::Prepare, libc::EMFILE);
+        };
+        drop(room);
         let forked = match isolation {
             Some(kind) => fork_isolated(kind),
             None => fork_keeper(self.context.features.pidfd),
         };
-        self.reserve.restore();
         let keeper = match forked {
             Ok(Forked::Keeper) => {
                 let guards = self.guards.drain(..).map(|(guard, _)| guard).collect();
@@ -201,7 +201,7 @@ impl Server {
             Ok(Forked::Helper(keeper)) => keeper,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-                return self.note_stillborn(id, session, foster_protocol::Step::Fork, errno);
+                return self.note_stillborn(id, session, Step::Fork, errno);
             }
         };
         drop(keeper_end);
@@ -220,13 +220,14 @@ impl Server {
         self.unreaped.insert(keeper.pid().0);
         let link_token = self.new_token(Watch::Relay(session));
         let keeper_token = self.new_token(Watch::Keeper(session));
-        self.epoll.add(link.as_fd(), link_token, Interest::Read)?;
-        match keeper.pidfd() {
-            Some(pidfd) => self.epoll.add(pidfd, keeper_token, Interest::Read)?,
-            None => {
-                self.timers
-                    .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
-            }
+        let mut watched = self.epoll.add(link.as_fd(), link_token, Interest::Read);
+        if let Some(pidfd) = keeper.pidfd() {
+            watched = watched.and(self.epoll.add(pidfd, keeper_token, Interest::Read));
+        }
+        if watched.is_err() || keeper.pidfd().is_none() {
+            // It is looked at instead.
+            self.timers
+                .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
         }
         let mut relay = Relay {
             keeper: Some(keeper),
@@ -247,6 +248,14 @@ impl Server {
             closed: false,
         };
         // The keeper was born with the spawn and answers it first.
+        if let Some(deadline) = spec.deadline {
+            self.timers.set(
+                Owner::Session(session),
+                Alarm::Deadline,
+                self.now,
+                deadline.into(),
+            );
+        }
         relay.asked.insert(keeper::BIRTH, Asked::Client(id));
         self.relay_waiting += 1;
         self.relays.insert(session, relay);
@@ -282,6 +291,8 @@ impl Server {
         let asked = match request {
             Request::Close { .. } => {
                 relay.closed = true;
+                let grace = Duration::from(relay.grace);
+                self.expect_end(session, grace);
                 // There is no reply to wait for.
                 self.send_down(session, RequestId(0), request.clone())?;
                 self.forget_relay_if_done(session)?;
@@ -293,8 +304,7 @@ impl Server {
             | Request::Kill {
                 how: How::End { .. },
                 ..
-            }
-            | Request::Release { .. } => Asked::ClientEnd(id),
+            } => Asked::ClientEnd(id),
             Request::Wait {
                 until: Until::Exit, ..
             }
@@ -303,6 +313,7 @@ impl Server {
                 ..
             }
             | Request::Open { .. }
+            | Request::Release { .. }
             | Request::Hello { .. }
             | Request::Restrict { .. }
             | Request::Spawn { .. }
@@ -311,6 +322,13 @@ impl Server {
             | Request::Probe
             | Request::Shutdown { .. } => Asked::Client(id),
         };
+        if relay.link.is_none() && !relay.is_over() && matches!(asked, Asked::ClientEnd(_)) {
+            // What its dead keeper kept is being ended, and this waits for it.
+            relay.last_id += 1;
+            relay.asked.insert(RequestId(relay.last_id), asked);
+            self.relay_waiting += 1;
+            return Ok(true);
+        }
         if relay.link.is_none() {
             let reply = match relay.is_over() {
                 true => relay.answer_alone(request),
@@ -328,8 +346,59 @@ impl Server {
             return Ok(true);
         }
         self.relay_waiting += 1;
+        if let Request::Kill {
+            how: How::End { first: _, grace },
+            ..
+        } = request
+        {
+            self.expect_end(session, Duration::from(*grace));
+        }
         self.ask(session, asked, request.clone())?;
         Ok(true)
+    }
+
+    /// An ending has been asked for. The command may have stopped its keeper, so it is continued,
+    /// and one that has not ended its session long after it should have is killed: what it kept
+    /// comes to us then.
+    fn expect_end(&mut self, session: SessionId, grace: Duration) {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return;
+        };
+        if relay.is_over() {
+            return;
+        }
+        relay.state = StateName::Ending;
+        if let Some(keeper) = &relay.keeper
+            && let Err(error) = keeper.signal(libc::SIGCONT)
+        {
+            tracing::debug!(%session, %error, "a keeper cannot be continued");
+        }
+        let owner = Owner::Session(session);
+        let limit = grace.saturating_add(HARD_LIMIT).saturating_add(MARGIN);
+        let sooner = |due: Instant| self.now.checked_add(limit).is_some_and(|at| at < due);
+        if self.timers.due(owner, Alarm::Hard).is_none_or(sooner) {
+            self.timers.set(owner, Alarm::Hard, self.now, limit);
+        }
+    }
+
+    /// The keeper ends its session at the deadline; here it is only seen to that it does.
+    pub(super) fn deadline_of_kept(&mut self, session: SessionId) {
+        let grace = self.relays.get(&session).map(|relay| relay.grace);
+        if let Some(grace) = grace {
+            self.expect_end(session, grace.into());
+        }
+    }
+
+    /// A keeper has not ended its session in time.
+    pub(super) fn give_up_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
+        if let Some(relay) = self.relays.get(&session)
+            && !relay.is_over()
+            && let Some(keeper) = &relay.keeper
+        {
+            tracing::warn!(%session, "a keeper does not end its session and is killed");
+            keeper.signal(libc::SIGKILL)?;
+        }
+        Ok(())
     }
 
     fn ask(&mut self, session: SessionId, asked: Asked, request: Request) -> Result<(), Fault> {
@@ -484,6 +553,7 @@ impl Server {
         // What is still asked is answered by the keeper, also behind a `Close`.
         if has_link && (closed || relay.is_told()) && all_asked_answered {
             self.close_link(session);
+            self.drop_from_lists(session)?;
         }
         if closed
             && self
@@ -501,17 +571,20 @@ impl Server {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
+        let last = relay.last.clone();
         for asked in std::mem::take(&mut relay.asked).into_values() {
-            match asked {
-                Asked::Client(id) | Asked::ClientEnd(id) => {
-                    self.relay_waiting -= 1;
-                    self.reject(id, Reject::UnknownSession)?;
+            let (id, reply) = match (asked, &last) {
+                (Asked::ClientEnd(id), Some(last)) => (id, last.clone()),
+                (Asked::Client(id) | Asked::ClientEnd(id), _) => {
+                    let reason = Reject::SupervisorLost;
+                    (id, Reply::Rejected { reason })
                 }
-                Asked::List(query) => self.note_listed(query, session, Vec::new())?,
-                Asked::Exit | Asked::End | Asked::Shutdown => {}
-            }
+                (Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_), _) => continue,
+            };
+            self.relay_waiting -= 1;
+            self.reply(id, reply)?;
         }
-        Ok(())
+        self.drop_from_lists(session)
     }
 
     fn close_link(&mut self, session: SessionId) {
@@ -550,12 +623,20 @@ impl Server {
         let Some(keeper) = relay.keeper.take() else {
             return Ok(());
         };
-        if keeper.peek()?.is_none() {
-            relay.keeper = Some(keeper);
-            return Ok(());
-        }
         let token = relay.keeper_token;
-        if let Some(pidfd) = keeper.pidfd() {
+        let Some((status, _)) = keeper.peek()? else {
+            // A tracer holds the dead one: its pidfd would be ready for ever.
+            if let Some(pidfd) = keeper.pidfd().filter(|_| self.watches.contains_key(&token)) {
+                self.forget(pidfd, token);
+                self.timers
+                    .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+            }
+            if let Some(relay) = self.relays.get_mut(&session) {
+                relay.keeper = Some(keeper);
+            }
+            return Ok(());
+        };
+        if let Some(pidfd) = keeper.pidfd().filter(|_| self.watches.contains_key(&token)) {
             self.forget(pidfd, token);
         }
         let pid = keeper.pid().0;
@@ -563,19 +644,35 @@ impl Server {
             return Err(error.into());
         }
         self.unreaped.remove(&pid);
+        self.timers.cancel_all(Owner::Session(session));
         self.close_link(session);
-        self.bury_keeper(session)
+        self.bury_keeper(session, status == 0)
     }
 
     /// What a dead keeper leaves: nothing, where its session is over; else everything that it
     /// kept has come to us and is ended.
-    fn bury_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
+    fn bury_keeper(&mut self, session: SessionId, clean: bool) -> Result<(), Fault> {
         self.kill_cgroup_of_lost(session);
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
-        if relay.is_over() {
+        if relay.state == StateName::Released
+            && let Some(leader) = relay.leader
+        {
+            // What it kept was let go, and stays so here.
+            self.released.push(leader.0);
+        }
+        let hung_up = self.is_hung_up();
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        // A hangup closes the link, and its keeper goes when it has ended the session.
+        let went_by_itself = relay.closed && clean && hung_up;
+        if relay.is_over() || went_by_itself {
             self.answer_stranded(session)?;
+            if went_by_itself {
+                self.relays.remove(&session);
+            }
             return self.forget_relay_if_done(session);
         }
         tracing::warn!(%session, "a keeper died; what it kept is ended");
@@ -652,9 +749,11 @@ impl Server {
     /// A hangup: each keeper sees its link close and ends its session by its own terms.
     pub(super) fn hang_up_relays(&mut self) -> Result<(), Fault> {
         for session in self.relays.keys().copied().collect::<Vec<_>>() {
-            if let Some(relay) = self.relays.get_mut(&session) {
+            let grace = self.relays.get_mut(&session).map(|relay| {
                 relay.closed = true;
-            }
+                Duration::from(relay.grace)
+            });
+            self.expect_end(session, grace.unwrap_or_default());
             self.close_link(session);
         }
         Ok(())
@@ -670,6 +769,7 @@ impl Server {
                 self.close_link(session);
             } else {
                 count += 1;
+                self.expect_end(session, Duration::from(grace));
                 self.ask(session, Asked::Shutdown, Request::Shutdown { grace })?;
             }
         }
@@ -743,7 +843,10 @@ impl Relay {
             }
             Reply::SpawnFailed { .. } => self.state = StateName::Failed,
             Reply::Exited { exit: _ } => {
-                if !matches!(self.state, StateName::Ended | StateName::Released) {
+                if matches!(
+                    self.state,
+                    StateName::Starting | StateName::Prepared | StateName::Running
+                ) {
                     self.state = StateName::Exited;
                 }
             }

@@ -97,7 +97,7 @@ impl Server {
         let user = self.isolation == Some(Isolation::UserAndPid);
         check_namespace(spec, containment.level, user)?;
         self.check_room()?;
-        self.table.admit(session)?;
+        self.table.admit(session, self.relays.len())?;
         Ok(containment)
     }
 
@@ -233,17 +233,25 @@ impl Server {
             let Some((status, _)) = &record.body.status else {
                 return Ok(());
             };
-            match read_progress(status.as_fd())? {
+            // Whoever may write into the child's pipes can say what it likes; it harms its own
+            // session alone.
+            let reading = read_progress(status.as_fd()).unwrap_or_else(|error| {
+                tracing::warn!(%session, %error, "a child reports nonsense");
+                Reading::Record(Progress::Failed {
+                    step: Step::Prepare,
+                    errno: libc::EPROTO,
+                })
+            });
+            match reading {
                 Reading::Nothing => return Ok(()),
                 Reading::Closed => {
-                    let ran = record.body.executing;
+                    // A child at the gate has not been let through.
+                    let ran = record.body.executing && record.state != State::Prepared;
                     self.drop_status(session);
-                    let event = if ran {
-                        Event::Executed
-                    } else {
-                        Event::NeverRan
-                    };
-                    return self.apply(session, event);
+                    if ran {
+                        return self.apply(session, Event::Executed);
+                    }
+                    return self.never_ran(session);
                 }
                 Reading::Record(Progress::Waiting) => self.child_waits(session)?,
                 Reading::Record(Progress::Executing) => {
@@ -252,10 +260,23 @@ impl Server {
                 Reading::Record(Progress::Failed { step, errno }) => {
                     self.change(session, |record| record.body.failure = Some((step, errno)));
                     self.drop_status(session);
-                    return self.apply(session, Event::NeverRan);
+                    return self.never_ran(session);
                 }
             }
         }
+    }
+
+    /// The program did not run, and never will.
+    fn never_ran(&mut self, session: SessionId) -> Result<(), Fault> {
+        let killed = self.change(session, |record| {
+            record.body.gate = None;
+            let leader = record.body.leader.as_ref();
+            leader.map(|leader| leader.signal(libc::SIGKILL))
+        });
+        if let Some(Some(Err(error))) = killed {
+            tracing::debug!(%session, %error, "the child is gone already");
+        }
+        self.apply(session, Event::NeverRan)
     }
 
     /// A child that is being ended already is not announced.
@@ -276,9 +297,6 @@ impl Server {
 
     /// A session that cannot be watched is looked at every so often.
     pub(super) fn poll_session(&mut self, session: SessionId) -> Result<(), Fault> {
-        if self.relays.contains_key(&session) {
-            return self.poll_keeper(session);
-        }
         self.read_status(session)?;
         self.leader_is_ready(session)?;
         if self
@@ -304,7 +322,7 @@ impl Server {
             return Ok(());
         };
         let Some((status, usage)) = leader.peek()? else {
-            return Ok(());
+            return self.leader_is_held(session);
         };
         let ended = record.body.orders.map(|orders| orders.cause);
         let by_itself = match libc::WIFSIGNALED(status) {
@@ -330,6 +348,21 @@ impl Server {
         });
         self.stop_watching_leader(session);
         self.apply(session, Event::LeaderExited)
+    }
+
+    /// A tracer holds the dead leader, whose pidfd would be ready for ever: it is looked at every
+    /// so often instead.
+    fn leader_is_held(&mut self, session: SessionId) -> Result<(), Fault> {
+        let is_ready = match self.table.get(session).map(|record| &record.body.leader) {
+            Ok(Some(leader)) => leader.has_died()?,
+            Ok(None) | Err(_) => false,
+        };
+        if is_ready {
+            self.stop_watching_leader(session);
+            self.timers
+                .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+        }
+        Ok(())
     }
 
     fn stop_watching_leader(&mut self, session: SessionId) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use foster_protocol::{Cause, Ending, Proof, SessionId, Survivor};
 
 use super::{Fault, Role, Server};
-use crate::contain::group::{Scope, census};
+use crate::contain::group::{Claim, Ground, Scope, census, unattributed};
 use crate::ending::{Force, HARD_LIMIT, Work};
 use crate::timers::{Alarm, Owner};
 
@@ -63,6 +63,32 @@ impl Server {
         self.role == Role::Helper && self.released.is_empty()
     }
 
+    /// The ground of a sweep: while a released session lives, an orphan may be its, so that only
+    /// those are nobody's that are of a lost leader's own session.
+    fn with_sweep_ground<T>(&self, run: impl FnOnce(&Ground<'_>) -> T) -> T {
+        let may_sweep = self.may_sweep();
+        let lost: Vec<i32> = self.lost_leaders();
+        let claim = |sid: i32| match self.claim(sid) {
+            Claim::Nobody if !may_sweep && !lost.contains(&sid) => Claim::Released,
+            Claim::Nobody => Claim::Nobody,
+            Claim::Ours => Claim::Ours,
+            Claim::Released => Claim::Released,
+        };
+        self.with_ground(|ground| {
+            run(&Ground {
+                claim: &claim,
+                ..*ground
+            })
+        })
+    }
+
+    fn lost_leaders(&self) -> Vec<i32> {
+        let lost = self.sweep.iter().flat_map(|sweep| &sweep.lost);
+        lost.filter_map(|session| self.relays.get(session)?.leader)
+            .map(|leader| leader.0)
+            .collect()
+    }
+
     /// Looks at the orphans that nobody owns. More may come while sessions end.
     pub(super) fn look_at_unclaimed(&mut self) -> Result<(), Fault> {
         let Some(sweep) = &mut self.sweep else {
@@ -72,15 +98,13 @@ impl Server {
         let Some(mut work) = sweep.work.take() else {
             return Ok(());
         };
-        let may_sweep = self.may_sweep();
-        let force = match (may_sweep, killing) {
-            (false, _) => Force::None,
-            (true, true) => Force::Kill,
-            (true, false) => Force::Signal(libc::SIGTERM),
+        let force = match killing {
+            true => work.force_to_kill(),
+            false => Force::Signal(libc::SIGTERM),
         };
         self.unwatch(&work);
         self.reserve.lift();
-        let look = self.with_ground(|ground| work.look_at_unclaimed(force, ground));
+        let look = self.with_sweep_ground(|ground| work.look_at_unclaimed(force, ground));
         let watched = look.map(|look| self.watch_members(Owner::Sweep, &mut work, look, force));
         self.reserve.restore();
         let (is_empty, _) = watched?;
@@ -90,7 +114,7 @@ impl Server {
         // While the helper goes, an empty look is the last one only when no session can lose
         // another escapee.
         let is_last = self.closing.is_none() || self.all_terminal();
-        if is_last && (is_empty || !may_sweep) {
+        if is_last && is_empty {
             self.finish_sweep(Vec::new())?;
         }
         Ok(())
@@ -124,7 +148,8 @@ impl Server {
                 .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
             return Ok(());
         }
-        let found = self.with_ground(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
+        let found =
+            self.with_sweep_ground(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
         let survivors = self.sweep_work().map(|work| work.explain(&found.members));
         self.finish_sweep(survivors.unwrap_or_default())
     }
@@ -139,10 +164,17 @@ impl Server {
         self.unwatch(&work);
         self.timers.cancel_all(Owner::Sweep);
         let now = Instant::now();
+        let loose = self.with_ground(unattributed)?;
+        // Beside a released session only the lost leader's own session is ended, and no more
+        // than that is claimed.
+        let proof = match self.may_sweep() && loose.is_empty() {
+            true => Proof::NoOrphans,
+            false => Proof::SessionEmpty,
+        };
         let ending = if survivors.is_empty() {
-            work.all_gone(Cause::SupervisorLost, Proof::NoOrphans, now, Vec::new())
+            work.all_gone(Cause::SupervisorLost, proof, now, loose)
         } else {
-            work.incomplete(Cause::SupervisorLost, survivors, now, Vec::new())
+            work.incomplete(Cause::SupervisorLost, survivors, now, loose)
         };
         for session in sweep.lost {
             self.end_lost(session, ending.clone())?;

@@ -101,6 +101,23 @@ impl Leader {
         Ok(changed.map(|changed| (status(&changed), usage(&changed.usage))))
     }
 
+    /// Whether its pidfd says that it is dead, reaped or not, traced or not.
+    ///
+    /// # Errors
+    ///
+    /// What `poll(2)` says.
+    pub(crate) fn has_died(&self) -> io::Result<bool> {
+        let Some(pidfd) = self.pidfd() else {
+            return Ok(false);
+        };
+        let mut watched = [PollFd::new(pidfd, PollFlags::POLLIN)];
+        match poll(&mut watched, 0_u16) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Waits until the leader is dead or the time is up, where it has a pidfd.
     ///
     /// # Errors

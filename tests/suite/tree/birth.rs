@@ -134,13 +134,15 @@ fn keeper_holds_its_link_its_pidfds_and_nothing_of_another_session() {
         channels.iter().all(|target| target.starts_with("socket:")),
         "{list:?}"
     );
-    // The link, and the pair on which its handlers tell of signals.
-    assert_eq!(channels.len(), 3, "{list:?}");
+    // The link. Its signals come on a descriptor of their own.
+    assert_eq!(channels.len(), 1, "{list:?}");
+    assert_eq!(count("anon_inode:[signalfd]"), 1, "{list:?}");
     let is_known = |line: &&String| {
         let target = line.split_once(' ').map_or("", |(_, target)| target);
         target.starts_with("socket:")
             || target.contains("pidfd")
             || target == "anon_inode:[eventpoll]"
+            || target == "anon_inode:[signalfd]"
             || target == "/dev/null"
             || target.starts_with(&format!("/proc/{}/", keeper.pid()))
     };

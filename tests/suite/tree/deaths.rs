@@ -56,7 +56,7 @@ fn killed_helper_leaves_nobody_of_a_tree_that_ignores_term() {
 fn members_have_their_grace_after_the_helper_was_killed() {
     let stage = Stage::new();
     let mut link = stage.link();
-    let act = "trap \"echo acted; exit 0\" TERM; echo ready; sleep 60 & wait";
+    let act = "trap \"echo acted; exit 0\" TERM; sleep 60 & until [ \"$(cat /proc/$!/comm)\" = sleep ]; do :; done; echo ready; wait";
     let script = format!("( setsid sh -c '{act}' & ); exec sleep 60");
     let spec = Spec {
         grace: Duration::from_secs(10).into(),
@@ -108,7 +108,7 @@ fn stopped_helper_delays_a_hangup_until_it_continues_while_the_host_lives() {
     let stage = Stage::new();
     let mut link = stage.link();
     let (running, mut tracer, keeper) = spawn_sleeper(&stage, &mut link);
-    link.witness().signal(libc::SIGSTOP);
+    stop(link.witness());
     // The host lives, so nothing ends yet: only the helper can see the hangup.
     link.hang_up();
     tracer.assert_held_for(Duration::from_millis(200));

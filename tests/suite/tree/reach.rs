@@ -155,7 +155,7 @@ fn close_ends_whoever_has_left_the_session_and_its_keeper_goes() {
 
 #[test]
 fn member_outside_the_leaders_group_gets_term_and_the_grace_to_act_on_it() {
-    let act = "trap \"echo acted; exit 0\" TERM; echo ready; sleep 60 & wait";
+    let act = "trap \"echo acted; exit 0\" TERM; sleep 60 & until [ \"$(cat /proc/$!/comm)\" = sleep ]; do :; done; echo ready; wait";
     let escape = format!("( setsid sh -c '{act}' & ); exec sleep 60");
     let job = format!("set -m; sh -c '{act}' & exec sleep 60");
     for (level, script) in [

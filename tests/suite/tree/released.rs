@@ -20,7 +20,9 @@ fn detachable(spec: Spec) -> Spec {
 /// Spawns a session with a daemon and lets both go.
 fn release(stage: &Stage, link: &mut Link) -> Escaped {
     let escaped = Escape::Daemon.spawn(stage, link, detachable);
-    assert_eq!(link.release(escaped.running.session), 2, "both run");
+    // The one between them may be on its way out still.
+    let running = link.release(escaped.running.session);
+    assert!((2..=3).contains(&running), "both run: {running}");
     escaped
 }
 
