@@ -17,6 +17,7 @@ mod reserve;
 mod server;
 mod session;
 mod startup;
+mod survivors;
 mod sys;
 mod table;
 mod timers;

@@ -6,6 +6,9 @@
 
 mod actions;
 mod closing;
+mod course;
+mod ground;
+mod link;
 mod listing;
 mod relay;
 mod requests;
@@ -18,13 +21,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Answer, Capabilities, Cause, Containment, Frame, FrameError, Inbox, MAX_BODY, Micros, OnExit,
-    Outbox, Received, Reject, Reply, RequestId, Seal, SessionId, Spec, Step, encode_answer,
-    receive, send,
+    Capabilities, Cause, Containment, Frame, Inbox, Micros, OnExit, Outbox, RequestId, Seal,
+    SessionId, Spec, Step,
 };
 
 use crate::contain::cgroup::{Base, Leaf};
-use crate::contain::group::{Claim, Ground};
 use crate::dispatch::Own;
 use crate::ending::Work;
 use crate::keeper::Birth;
@@ -44,16 +45,6 @@ use closing::Closing;
 use listing::PendingList;
 use relay::Relay;
 use sweep::Sweep;
-
-/// Above this many bytes of replies that the client has not read, its requests are left
-/// unread.
-const MOST_UNREAD: usize = 1024 * 1024;
-
-/// How long a send waits that failed for reasons that pass by themselves.
-const SEND_AGAIN: Duration = Duration::from_millis(1);
-
-/// How many reads of the control socket one turn of the loop makes at most.
-const READS_PER_TURN: usize = 4;
 
 /// What a descriptor in the epoll set stands for. Tokens are never used twice, so an event
 /// for a descriptor that is gone finds nothing.
@@ -447,115 +438,6 @@ impl Server {
         Ok(())
     }
 
-    // -- the control socket --------------------------------------------------------------
-
-    fn read_control(&mut self) -> Result<(), Fault> {
-        for _ in 0..READS_PER_TURN {
-            if self.outbox.len() > MOST_UNREAD || self.is_hung_up() {
-                return Ok(());
-            }
-            match receive(self.control.as_fd(), &mut self.inbox) {
-                Ok(Received::Bytes(_)) => self.take_frames()?,
-                Ok(Received::Closed) => return self.hang_up(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return self.hang_up();
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn take_frames(&mut self) -> Result<(), Fault> {
-        loop {
-            match self.inbox.next_frame() {
-                Ok(Some(frame)) => self.take_request(frame)?,
-                Ok(None) => return Ok(()),
-                Err(error) => return self.refuse_frame(&error),
-            }
-        }
-    }
-
-    fn refuse_frame(&mut self, error: &FrameError) -> Result<(), Fault> {
-        tracing::warn!(%error, "the client broke the protocol");
-        self.break_off()
-    }
-
-    /// Queues a reply. A list of many sessions with long labels may be more than a frame holds.
-    fn reply(&mut self, id: RequestId, reply: Reply) -> Result<(), Fault> {
-        self.reply_with(id, reply, Vec::new())
-    }
-
-    fn reply_with(
-        &mut self,
-        id: RequestId,
-        reply: Reply,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<(), Fault> {
-        if self.is_hung_up() {
-            return Ok(());
-        }
-        let body = encode_answer(&Answer { id, reply }).or_else(|_| {
-            let reason = Reject::ReplyTooLong {
-                limit: MAX_BODY as u64,
-            };
-            let reply = Reply::Rejected { reason };
-            encode_answer(&Answer { id, reply })
-        });
-        let body = body.map_err(io::Error::other)?;
-        self.outbox
-            .push(&body, descriptors)
-            .map_err(io::Error::other)?;
-        Ok(())
-    }
-
-    fn reject(&mut self, id: RequestId, reason: Reject) -> Result<(), Fault> {
-        tracing::debug!(id = id.0, ?reason, "rejected");
-        self.reply(id, Reply::Rejected { reason })
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
-        if self.outbox.is_empty() || self.is_hung_up() {
-            return Ok(());
-        }
-        match send(self.control.as_fd(), &mut self.outbox) {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                // Too many descriptors of this user are on their way; it passes.
-                Some(libc::ETOOMANYREFS | libc::ENOMEM | libc::ENOBUFS) => {
-                    self.timers
-                        .set(Owner::Socket, Alarm::Look, self.now, SEND_AGAIN);
-                    Ok(())
-                }
-                Some(libc::EPIPE | libc::ECONNRESET) => self.hang_up(),
-                Some(_) | None => Err(error.into()),
-            },
-        }
-    }
-
-    /// Watches the control socket for what can be used: nothing is read from a client that
-    /// does not read.
-    fn watch_control(&mut self) -> io::Result<()> {
-        if self.is_hung_up() {
-            return Ok(());
-        }
-        let waits_for_time = self.timers.due(Owner::Socket, Alarm::Look).is_some();
-        let interest = match (self.outbox.is_empty() || waits_for_time, self.outbox.len()) {
-            (true, _) => Interest::Read,
-            (false, length) if length > MOST_UNREAD => Interest::Write,
-            (false, _) => Interest::ReadWrite,
-        };
-        if interest != self.control_interest {
-            self.epoll
-                .modify(self.control.as_fd(), self.control_token, interest)?;
-            self.control_interest = interest;
-        }
-        Ok(())
-    }
-
-    // -- watches -------------------------------------------------------------------------
-
     fn new_token(&mut self, watch: Watch) -> u64 {
         self.last_token += 1;
         self.watches.insert(self.last_token, watch);
@@ -568,69 +450,6 @@ impl Server {
         self.watches.remove(&token);
         if let Err(error) = self.epoll.remove(descriptor) {
             tracing::debug!(%error, "a descriptor was not in the epoll set");
-        }
-    }
-
-    /// Runs something on the ground that every walk stands on.
-    fn with_ground<T>(&self, run: impl FnOnce(&Ground<'_>) -> T) -> T {
-        let claim = |sid: i32| self.claim(sid);
-        let orphans = || self.orphans();
-        run(&Ground {
-            orphans: self.adopted.is_some().then_some(&orphans),
-            all_ours: self.role == Role::Keeper,
-            own: self.context.helper_pid,
-            pidfds: self.context.features.pidfd,
-            claim: &claim,
-        })
-    }
-
-    /// Our children but for leaders and keepers.
-    fn orphans(&self) -> io::Result<Vec<i32>> {
-        let mut found = match (&self.adopted, self.role) {
-            (Some(adopted), Role::Helper) => adopted.list()?,
-            (Some(_), Role::Keeper) | (None, _) => Vec::new(),
-        };
-        found.extend(self.strays()?);
-        Ok(found)
-    }
-
-    /// The children of this thread that it did not fork: in a keeper, which has no other
-    /// thread, the adopted orphans; in a helper what a leader made a sibling of itself
-    /// (`CLONE_PARENT`).
-    fn strays(&self) -> io::Result<Vec<i32>> {
-        let Some(own) = &self.own_children else {
-            return Ok(Vec::new());
-        };
-        let mut found = own.list()?;
-        found.retain(|pid| !self.unreaped.contains(pid));
-        Ok(found)
-    }
-
-    /// Reaps dead strays. The main thread does not see them.
-    fn reap_strays(&self) -> io::Result<()> {
-        for pid in self.strays()? {
-            own::reap_one(pid)?;
-        }
-        Ok(())
-    }
-
-    /// Checks that one more request may wait.
-    fn check_room(&self) -> Result<(), Reject> {
-        match self.role {
-            Role::Helper => self.table.check_room(self.relay_waiting),
-            // Its client is the helper, which has checked and waits along.
-            Role::Keeper => Ok(()),
-        }
-    }
-
-    /// Whose a kernel session id is. A child that is not yet isolated is in our own.
-    fn claim(&self, sid: i32) -> Claim {
-        if sid == self.context.helper_pid || self.leaders.contains(&sid) {
-            Claim::Ours
-        } else if self.released.contains(&sid) {
-            Claim::Released
-        } else {
-            Claim::Nobody
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A helper of the test's own process, and commands on it.
 
-use foster::{Command, Helper, Stdio};
+use foster::{Command, Helper, LevelChoice, Stdio};
 use foster_tests::{Stage, TAG, places};
 
 use crate::shapes::GRACE;
@@ -21,6 +21,10 @@ pub(crate) fn command(stage: &Stage, helper: &Helper, program: &str) -> Command 
         .grace(GRACE)
         .stdin(Stdio::null())
         .helper(helper);
+    // Where no level is named, it is what a user gets.
+    if std::env::var_os("FOSTER_TEST_LEVEL").is_some() {
+        command.level(LevelChoice::Exactly(foster_tests::level()));
+    }
     command
 }
 

@@ -54,7 +54,9 @@ impl Run {
 }
 
 fn program(stage: &Stage, options: &[&str], shape: Shape, leader: Leader) -> Program {
-    Program::foster(stage, &["--grace", GRACE_WORD])
+    // Where no level is named, it is what a user gets.
+    let level = std::env::var("FOSTER_TEST_LEVEL").unwrap_or_else(|_| "auto".to_owned());
+    Program::foster(stage, &["--grace", GRACE_WORD, "--level", &level])
         .args(options)
         .args(shape.command(leader))
 }

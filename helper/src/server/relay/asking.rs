@@ -1,0 +1,199 @@
+//! Passing requests down to keepers, and seeing to it that endings come about.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use foster_protocol::{
+    Call, How, Reject, Reply, Request, RequestId, SessionId, StateName, Until, encode_call, send,
+};
+
+use super::super::{Fault, Server};
+use super::{Asked, MARGIN};
+use crate::ending::HARD_LIMIT;
+use crate::sys::epoll::Interest;
+use crate::timers::{Alarm, Owner};
+
+impl Server {
+    /// Passes a client's request on to the keeper of its session. False where no keeper keeps
+    /// it.
+    pub(in crate::server) fn relay_request(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        request: &Request,
+    ) -> Result<bool, Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(false);
+        };
+        let asked = match request {
+            Request::Close { .. } => {
+                relay.closed = true;
+                let grace = Duration::from(relay.grace);
+                self.expect_end(session, grace);
+                // There is no reply to wait for.
+                self.send_down(session, RequestId(0), request.clone())?;
+                self.forget_relay_if_done(session)?;
+                return Ok(true);
+            }
+            Request::Wait {
+                until: Until::End, ..
+            }
+            | Request::Kill {
+                how: How::End { .. },
+                ..
+            } => Asked::ClientEnd(id),
+            Request::Wait {
+                until: Until::Exit, ..
+            }
+            | Request::Kill {
+                how: How::Signal { .. },
+                ..
+            }
+            | Request::Open { .. }
+            | Request::Release { .. }
+            | Request::Hello { .. }
+            | Request::Restrict { .. }
+            | Request::Spawn { .. }
+            | Request::List
+            | Request::Ping
+            | Request::Probe
+            | Request::Shutdown { .. } => Asked::Client(id),
+        };
+        if relay.link.is_none() && !relay.is_over() && matches!(asked, Asked::ClientEnd(_)) {
+            // What its dead keeper kept is being ended, and this waits for it.
+            relay.last_id += 1;
+            relay.asked.insert(RequestId(relay.last_id), asked);
+            self.relay_waiting += 1;
+            return Ok(true);
+        }
+        if relay.link.is_none() {
+            let reply = match relay.is_over() {
+                true => relay.answer_alone(request),
+                false => Reply::Rejected {
+                    reason: Reject::SupervisorLost,
+                },
+            };
+            self.reply(id, reply)?;
+            return Ok(true);
+        }
+        let may_last =
+            matches!(asked, Asked::ClientEnd(_)) || matches!(request, Request::Wait { .. });
+        if may_last && let Err(reason) = self.check_room() {
+            self.reject(id, reason)?;
+            return Ok(true);
+        }
+        self.relay_waiting += 1;
+        if let Request::Kill {
+            how: How::End { first: _, grace },
+            ..
+        } = request
+        {
+            self.expect_end(session, Duration::from(*grace));
+        }
+        self.ask(session, asked, request.clone())?;
+        Ok(true)
+    }
+
+    /// An ending has been asked for. The command may have stopped its keeper, so it is continued,
+    /// and one that has not ended its session long after it should have is killed: what it kept
+    /// comes to us then.
+    pub(super) fn expect_end(&mut self, session: SessionId, grace: Duration) {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return;
+        };
+        if relay.is_over() {
+            return;
+        }
+        relay.state = StateName::Ending;
+        if let Some(keeper) = &relay.keeper
+            && let Err(error) = keeper.signal(libc::SIGCONT)
+        {
+            tracing::debug!(%session, %error, "a keeper cannot be continued");
+        }
+        let owner = Owner::Session(session);
+        let limit = grace.saturating_add(HARD_LIMIT).saturating_add(MARGIN);
+        let sooner = |due: Instant| self.now.checked_add(limit).is_some_and(|at| at < due);
+        if self.timers.due(owner, Alarm::Hard).is_none_or(sooner) {
+            self.timers.set(owner, Alarm::Hard, self.now, limit);
+        }
+    }
+
+    /// The keeper ends its session at the deadline; here it is only seen to that it does.
+    pub(in crate::server) fn deadline_of_kept(&mut self, session: SessionId) {
+        let grace = self.relays.get(&session).map(|relay| relay.grace);
+        if let Some(grace) = grace {
+            self.expect_end(session, grace.into());
+        }
+    }
+
+    /// A keeper has not ended its session in time.
+    pub(in crate::server) fn give_up_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
+        if let Some(relay) = self.relays.get(&session)
+            && !relay.is_over()
+            && let Some(keeper) = &relay.keeper
+        {
+            tracing::warn!(%session, "a keeper does not end its session and is killed");
+            keeper.signal(libc::SIGKILL)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        session: SessionId,
+        asked: Asked,
+        request: Request,
+    ) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        relay.last_id += 1;
+        let id = RequestId(relay.last_id);
+        relay.asked.insert(id, asked);
+        self.send_down(session, id, request)
+    }
+
+    pub(super) fn send_down(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        request: Request,
+    ) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        let body = encode_call(&Call { id, request }).map_err(io::Error::other)?;
+        relay
+            .outbox
+            .push(&body, Vec::new())
+            .map_err(io::Error::other)?;
+        self.flush_relay(session)
+    }
+
+    /// Sends what the keeper takes. The rest goes when its socket has room again.
+    pub(super) fn flush_relay(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        let Some((link, token)) = &relay.link else {
+            return Ok(());
+        };
+        match send(link.as_fd(), &mut relay.outbox) {
+            Ok(all) => {
+                let interest = if all {
+                    Interest::Read
+                } else {
+                    Interest::ReadWrite
+                };
+                self.epoll.modify(link.as_fd(), *token, interest)?;
+                Ok(())
+            }
+            // Its death is about to be seen.
+            Err(error) => {
+                tracing::debug!(%session, %error, "a keeper does not read");
+                Ok(())
+            }
+        }
+    }
+}

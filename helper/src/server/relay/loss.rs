@@ -1,0 +1,221 @@
+//! What becomes of a session and its record when a keeper goes: told everything, or lost.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use foster_protocol::{
+    Ending, Level, Proof, Reject, Reply, RequestId, SessionId, StateName, Verdict,
+};
+
+use super::super::starting::POLL;
+use super::super::{Fault, Server};
+use super::{Asked, Relay};
+use crate::timers::{Alarm, Owner};
+
+impl Server {
+    /// A keeper that has told everything goes when its link does, and the record when the client
+    /// has closed the session.
+    pub(super) fn forget_relay_if_done(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get(&session) else {
+            return Ok(());
+        };
+        let (closed, has_link) = (relay.closed && relay.is_over(), relay.link.is_some());
+        let all_asked_answered = relay.asked.is_empty();
+        // What is still asked is answered by the keeper, also behind a `Close`.
+        if has_link && (closed || relay.is_told()) && all_asked_answered {
+            self.close_link(session);
+            self.drop_from_lists(session)?;
+        }
+        if closed
+            && self
+                .relays
+                .get(&session)
+                .is_some_and(|relay| relay.keeper.is_none())
+        {
+            self.relays.remove(&session);
+        }
+        Ok(())
+    }
+
+    /// Requests that a keeper took with it when its session was over.
+    pub(super) fn answer_stranded(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        let last = relay.last.clone();
+        for asked in std::mem::take(&mut relay.asked).into_values() {
+            let (id, reply) = match (asked, &last) {
+                (Asked::ClientEnd(id), Some(last)) => (id, last.clone()),
+                (Asked::Client(id) | Asked::ClientEnd(id), _) => {
+                    let reason = Reject::SupervisorLost;
+                    (id, Reply::Rejected { reason })
+                }
+                (Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_), _) => continue,
+            };
+            self.relay_waiting -= 1;
+            self.reply(id, reply)?;
+        }
+        self.drop_from_lists(session)
+    }
+
+    pub(super) fn close_link(&mut self, session: SessionId) {
+        let link = self
+            .relays
+            .get_mut(&session)
+            .and_then(|relay| relay.link.take());
+        if let Some((link, token)) = link {
+            self.forget(link.as_fd(), token);
+        }
+    }
+
+    /// The keeper has closed its end: it is dead or about to be, and its pidfd will say so.
+    pub(super) fn lose_link(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.close_link(session);
+        Ok(())
+    }
+
+    /// A keeper that could not be held by pidfd is looked at every so often.
+    pub(in crate::server) fn poll_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.keeper_is_dead(session)?;
+        let lives = |relay: &Relay| relay.keeper.is_some();
+        if self.relays.get(&session).is_some_and(lives) {
+            self.timers
+                .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+        }
+        Ok(())
+    }
+
+    /// A keeper's pidfd is readable. What it said last is read first.
+    pub(in crate::server) fn keeper_is_dead(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.read_relay(session)?;
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        let Some(keeper) = relay.keeper.take() else {
+            return Ok(());
+        };
+        let token = relay.keeper_token;
+        let Some((status, _)) = keeper.peek()? else {
+            // A tracer holds the dead one: its pidfd would be ready for ever.
+            if let Some(pidfd) = keeper.pidfd().filter(|_| self.watches.contains_key(&token)) {
+                self.forget(pidfd, token);
+                self.timers
+                    .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+            }
+            if let Some(relay) = self.relays.get_mut(&session) {
+                relay.keeper = Some(keeper);
+            }
+            return Ok(());
+        };
+        if let Some(pidfd) = keeper.pidfd().filter(|_| self.watches.contains_key(&token)) {
+            self.forget(pidfd, token);
+        }
+        let pid = keeper.pid().0;
+        if let Err((_, error)) = keeper.reap() {
+            return Err(error.into());
+        }
+        self.unreaped.remove(&pid);
+        self.timers.cancel_all(Owner::Session(session));
+        self.close_link(session);
+        self.bury_keeper(session, status == 0)
+    }
+
+    /// What a dead keeper leaves: nothing, where its session is over; else everything that it
+    /// kept has come to us and is ended.
+    pub(super) fn bury_keeper(&mut self, session: SessionId, clean: bool) -> Result<(), Fault> {
+        self.kill_cgroup_of_lost(session);
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        if relay.state == StateName::Released
+            && let Some(leader) = relay.leader
+        {
+            // What it kept was let go, and stays so here.
+            self.released.push(leader.0);
+        }
+        let hung_up = self.is_hung_up();
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        // A hangup closes the link, and its keeper goes when it has ended the session.
+        let went_by_itself = relay.closed && clean && hung_up;
+        if relay.is_over() || went_by_itself {
+            self.answer_stranded(session)?;
+            if went_by_itself {
+                self.relays.remove(&session);
+            }
+            return self.forget_relay_if_done(session);
+        }
+        tracing::warn!(%session, "a keeper died; what it kept is ended");
+        relay.state = StateName::Ending;
+        // Waits for the end are answered by the sweep; nothing else has an answer any more.
+        let lost: Vec<RequestId> = relay
+            .asked
+            .values()
+            .filter_map(|asked| match *asked {
+                Asked::Client(id) => Some(id),
+                Asked::ClientEnd(_)
+                | Asked::Exit
+                | Asked::End
+                | Asked::Shutdown
+                | Asked::List(_) => None,
+            })
+            .collect();
+        relay
+            .asked
+            .retain(|_, asked| !matches!(asked, Asked::Client(_)));
+        for id in lost {
+            self.relay_waiting -= 1;
+            self.reject(id, Reject::SupervisorLost)?;
+        }
+        self.drop_from_lists(session)?;
+        self.begin_sweep(Duration::ZERO, Some(session))
+    }
+
+    /// A dead keeper's cgroup outlives it, and reaches those who have not come to us.
+    pub(super) fn kill_cgroup_of_lost(&self, session: SessionId) {
+        let over = self.relays.get(&session).is_none_or(Relay::is_over);
+        let leaf = (self.base.as_ref().filter(|_| !over)).map(|base| base.reopen(session));
+        if let Some(Ok(leaf)) = leaf
+            && let Err(error) = leaf.kill()
+        {
+            tracing::warn!(%session, %error, "a cgroup cannot be killed");
+        }
+    }
+
+    /// A session without a keeper has ended with the sweep.
+    pub(in crate::server) fn end_lost(
+        &mut self,
+        session: SessionId,
+        mut ending: Ending,
+    ) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        // The kernel ends a namespace before its first process is seen to be dead.
+        if relay.containment.level == Level::Namespace && ending.verdict == Verdict::AllGone {
+            ending.proof = Some(Proof::NamespaceDead);
+        }
+        relay.state = StateName::Ended;
+        if let Some(Ok(leaf)) = self.base.as_ref().map(|base| base.reopen(session)) {
+            leaf.remove();
+        }
+        let last = Reply::Ended { ending };
+        relay.last = Some(last.clone());
+        let waits: Vec<Asked> = std::mem::take(&mut relay.asked).into_values().collect();
+        for asked in waits {
+            match asked {
+                Asked::ClientEnd(id) => {
+                    self.relay_waiting -= 1;
+                    self.reply(id, last.clone())?;
+                }
+                Asked::Client(id) => {
+                    self.relay_waiting -= 1;
+                    self.reject(id, Reject::SupervisorLost)?;
+                }
+                Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_) => {}
+            }
+        }
+        self.forget_relay_if_done(session)
+    }
+}

@@ -1,0 +1,281 @@
+//! The helper as its keepers' client: requests go down, replies come up.
+//!
+//! A keeper is the parent of one session and answers for it. The helper passes its client's
+//! requests on under ids of its own, so that it can tell which reply is whose, and keeps two
+//! standing waits, so that it knows when the session is over. It holds the keeper as it holds a
+//! leader: unreaped, by pidfd. Nothing here waits for a keeper.
+
+mod answers;
+mod asking;
+mod everyone;
+mod loss;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use foster_protocol::{
+    Bytes, Containment, Frame, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply, Request,
+    RequestId, SessionId, SessionInfo, Spec, StateName, Step, Until, Verdict,
+};
+
+use super::starting::POLL;
+use super::{Fault, Server, Watch};
+use crate::keeper::{self, Birth};
+use crate::sys::epoll::Interest;
+use crate::sys::fork::{Forked, fork_isolated, fork_keeper};
+use crate::sys::leader::Leader;
+use crate::timers::{Alarm, Owner};
+
+/// What a keeper may take beyond the limits of an ending before it is killed.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Whose request it is that a keeper answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The client's, under its id.
+    Client(RequestId),
+    /// The client's wait for the end, or kill by ending: its reply may be the session's ending.
+    ClientEnd(RequestId),
+    /// The standing wait for the exit.
+    Exit,
+    /// The standing wait for the end.
+    End,
+    /// The shutdown's.
+    Shutdown,
+    /// A list's.
+    List(u64),
+}
+
+/// A session that a keeper keeps.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    keeper: Option<Leader>,
+    keeper_token: u64,
+    /// None once the link has been closed from here.
+    link: Option<(OwnedFd, u64)>,
+    inbox: Inbox,
+    outbox: Outbox,
+    last_id: u64,
+    asked: BTreeMap<RequestId, Asked>,
+    born: Instant,
+    label: Bytes,
+    containment: Containment,
+    pub(super) grace: Micros,
+    pub(super) leader: Option<Pid>,
+    state: StateName,
+    /// The answer to every wait for the exit, once there is one.
+    exit: Option<Reply>,
+    /// The answer to every wait for the end, once there is one.
+    pub(super) last: Option<Reply>,
+    /// The client has closed the session.
+    closed: bool,
+}
+
+impl Relay {
+    fn is_over(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// The keeper has nothing left to keep or to tell.
+    fn is_told(&self) -> bool {
+        match (&self.last, self.state) {
+            (None, _) => false,
+            // The leader's exit may be waited for.
+            (Some(_), StateName::Released) => self.exit.is_some(),
+            // Somebody is left, and may yet go.
+            (Some(Reply::Ended { ending }), _) => ending.verdict == Verdict::AllGone,
+            (Some(_), _) => true,
+        }
+    }
+
+    /// What a session that is over answers without its keeper.
+    fn answer_alone(&self, request: &Request) -> Reply {
+        let illegal = || Reply::Rejected {
+            reason: Reject::IllegalState { state: self.state },
+        };
+        let known = match (request, self.state) {
+            (
+                Request::Wait {
+                    until: Until::Exit, ..
+                },
+                _,
+            ) => self.exit.clone(),
+            (
+                Request::Wait {
+                    until: Until::End, ..
+                },
+                _,
+            )
+            | (
+                Request::Kill {
+                    how: How::End { .. },
+                    ..
+                },
+                StateName::Ended,
+            )
+            | (Request::Release { .. }, StateName::Released) => self.last.clone(),
+            (_, _) => None,
+        };
+        known.unwrap_or_else(illegal)
+    }
+
+    /// A leader that is dead is held by the keeper.
+    pub(super) fn holds(&self) -> bool {
+        self.state == StateName::Exited
+    }
+
+    /// The client knows of it.
+    fn is_listed(&self) -> bool {
+        !(self.closed && self.is_over())
+    }
+
+    /// Nothing of this keeps the helper from going.
+    pub(super) fn lets_go(&self) -> bool {
+        self.keeper.is_none() || self.state == StateName::Released
+    }
+
+    fn info(&self, session: SessionId, now: Instant) -> SessionInfo {
+        SessionInfo {
+            session,
+            leader: self.leader,
+            state: self.state,
+            level: self.containment.level,
+            age: Micros::from(now.saturating_duration_since(self.born)),
+            label: self.label.clone(),
+            adopted: Vec::new(),
+        }
+    }
+}
+
+impl Server {
+    /// Forks a keeper for a session. In the fork this returns [`Fault::Born`].
+    pub(super) fn bear_keeper(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        spec: Spec,
+        frame: Frame,
+        containment: Containment,
+    ) -> Result<(), Fault> {
+        let made = nix::sys::socket::socketpair(
+            nix::sys::socket::AddressFamily::Unix,
+            nix::sys::socket::SockType::Stream,
+            None,
+            nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        );
+        let (link, keeper_end) = match made {
+            Ok(pair) => pair,
+            Err(errno) => {
+                return self.note_stillborn(id, session, Step::Prepare, errno as i32);
+            }
+        };
+        let isolation = (self.isolation).filter(|_| containment.level == Level::Namespace);
+        // Room for the keeper's pidfd, below the reserve.
+        let Ok(room) = self.context.null.try_clone() else {
+            return self.note_stillborn(id, session, Step::Prepare, libc::EMFILE);
+        };
+        drop(room);
+        let forked = match isolation {
+            Some(kind) => fork_isolated(kind),
+            None => fork_keeper(self.context.features.pidfd),
+        };
+        let keeper = match forked {
+            Ok(Forked::Keeper) => {
+                let guards = self.guards.drain(..).map(|(guard, _)| guard).collect();
+                return Err(Fault::Born(Box::new(Birth {
+                    link: keeper_end,
+                    guards,
+                    own_pidfd: self.own_pidfd.take(),
+                    session,
+                    spec,
+                    frame,
+                    containment,
+                    nofile: self.context.nofile,
+                    features: self.context.features,
+                    reserve: self.reserve,
+                    base: self.base.clone(),
+                    isolation,
+                    capabilities: self.capabilities.clone(),
+                    identity: self.identity,
+                })));
+            }
+            Ok(Forked::Helper(keeper)) => keeper,
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+                return self.note_stillborn(id, session, Step::Fork, errno);
+            }
+        };
+        drop(keeper_end);
+        self.note_keeper(id, session, spec, keeper, link, containment)
+    }
+
+    fn note_keeper(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        spec: Spec,
+        keeper: Leader,
+        link: OwnedFd,
+        containment: Containment,
+    ) -> Result<(), Fault> {
+        self.unreaped.insert(keeper.pid().0);
+        let link_token = self.new_token(Watch::Relay(session));
+        let keeper_token = self.new_token(Watch::Keeper(session));
+        let mut watched = self.epoll.add(link.as_fd(), link_token, Interest::Read);
+        if let Some(pidfd) = keeper.pidfd() {
+            watched = watched.and(self.epoll.add(pidfd, keeper_token, Interest::Read));
+        }
+        if watched.is_err() || keeper.pidfd().is_none() {
+            // It is looked at instead.
+            self.timers
+                .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
+        }
+        let mut relay = Relay {
+            keeper: Some(keeper),
+            keeper_token,
+            link: Some((link, link_token)),
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            last_id: keeper::BIRTH.0,
+            asked: BTreeMap::new(),
+            born: self.now,
+            label: spec.label,
+            containment,
+            grace: spec.grace,
+            leader: None,
+            state: StateName::Starting,
+            exit: None,
+            last: None,
+            closed: false,
+        };
+        // The keeper was born with the spawn and answers it first.
+        if let Some(deadline) = spec.deadline {
+            self.timers.set(
+                Owner::Session(session),
+                Alarm::Deadline,
+                self.now,
+                deadline.into(),
+            );
+        }
+        relay.asked.insert(keeper::BIRTH, Asked::Client(id));
+        self.relay_waiting += 1;
+        self.relays.insert(session, relay);
+        self.ask(
+            session,
+            Asked::Exit,
+            Request::Wait {
+                session,
+                until: Until::Exit,
+            },
+        )?;
+        self.ask(
+            session,
+            Asked::End,
+            Request::Wait {
+                session,
+                until: Until::End,
+            },
+        )
+    }
+}
