@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Without `FOSTER_HELPER` the helper is this program, re-executed. Options, after `--`:
-//! `--count N` (samples of each cell, 3000), `--ballast MIB` (memory that the host touches first).
+//! `--count N` (samples of each cell, 3000), `--ballast MIB` (memory that the host touches first),
+//! `--level group|tree|cgroup|namespace` (group).
 //! Both ways take turns in short blocks, so that what else happens on the machine hits both.
 
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
@@ -21,9 +22,10 @@ use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use foster::Helper;
+use foster::{Helper, Level, LevelChoice};
 
 use figures::{Samples, print_head, print_pair};
 
@@ -31,6 +33,9 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Samples of one way in a row before the other has its turn.
 const BLOCK: usize = 20;
+
+/// The level of every command.
+static LEVEL: OnceLock<Level> = OnceLock::new();
 
 /// The samples of each cell without `--count`: a 99th percentile rests on 30 of them.
 const COUNT: usize = 3000;
@@ -110,6 +115,17 @@ fn options() -> Outcome<Options> {
         match arg.as_str() {
             "--count" => options.count = number()?,
             "--ballast" => options.ballast = number()?,
+            "--level" => {
+                let word = args.next().ok_or("--level needs a level")?;
+                let level = match word.as_str() {
+                    "group" => Level::Group,
+                    "tree" => Level::Tree,
+                    "cgroup" => Level::Cgroup,
+                    "namespace" => Level::Namespace,
+                    _ => return Err(format!("{word} is no level").into()),
+                };
+                LEVEL.set(level).map_err(|_| "--level came twice")?;
+            }
             "--bench" => {} // cargo passes it.
             _ => return Err(format!("unknown option {arg}").into()),
         }
@@ -151,7 +167,7 @@ fn command(helper: &Helper, path: &Path) -> foster::Command {
     let mut command = foster::Command::new(path);
     command
         .helper(helper)
-        .level(foster::LevelChoice::Exactly(foster::Level::Group));
+        .level(LevelChoice::Exactly(*LEVEL.get_or_init(|| Level::Group)));
     command
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Once;
 use std::time::Duration;
 
 use crate::deadline::{ANSWER, DEATH, SETTLE, eventually};
@@ -24,10 +25,22 @@ pub struct Program {
     stderr: Option<OwnedFd>,
 }
 
+/// A runner may ignore signals (`nohup` does), and what is ignored is inherited: by a program as
+/// by this process, which hears everything from here on.
+fn hear_every_signal() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            crate::sys::default(number).expect("a signal's default");
+        }
+    });
+}
+
 impl Program {
     /// Creates one of this executable.
     #[must_use]
     pub fn new(stage: &Stage, path: impl AsRef<OsStr>) -> Self {
+        hear_every_signal();
         let mut command = Command::new(path);
         command.env(TAG, stage.tag());
         Self {
