@@ -27,6 +27,10 @@ const MOST_HELD: usize = 1024;
 /// A walk ends after this time, so that no other session waits longer for its turn.
 const LONGEST_WALK: Duration = Duration::from_millis(20);
 
+/// A keeper's walk: it has one session, and a tree that takes every processor leaves it little
+/// of that time to run.
+const LONGEST_WALK_ALONE: Duration = Duration::from_secs(1);
+
 /// How often a walk begins again because something moved.
 const MOST_ROUNDS: u32 = 8;
 
@@ -187,7 +191,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn is_over_budget(&mut self) -> bool {
-        let over = self.nodes.len() >= MOST_HELD || self.started.elapsed() >= LONGEST_WALK;
+        let longest = match self.ground.all_ours {
+            true => LONGEST_WALK_ALONE,
+            false => LONGEST_WALK,
+        };
+        let over = self.nodes.len() >= MOST_HELD || self.started.elapsed() >= longest;
         self.census.cut |= over;
         over
     }
