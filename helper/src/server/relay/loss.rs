@@ -124,19 +124,15 @@ impl Server {
     /// kept has come to us and is ended.
     pub(super) fn bury_keeper(&mut self, session: SessionId, clean: bool) -> Result<(), Fault> {
         self.kill_cgroup_of_lost(session);
-        let Some(relay) = self.relays.get_mut(&session) else {
-            return Ok(());
-        };
-        if relay.state == StateName::Released
-            && let Some(leader) = relay.leader
-        {
-            // What it kept was let go, and stays so here.
-            self.released.push(leader.0);
-        }
         let hung_up = self.is_hung_up();
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
+        // A keeper that leaves by itself has nobody left. What a lost one kept was let go, and
+        // stays so here.
+        if relay.state == StateName::Released && !clean {
+            self.released.extend(relay.leader.map(|leader| leader.0));
+        }
         // A hangup closes the link, and its keeper goes when it has ended the session.
         let went_by_itself = relay.closed && clean && hung_up;
         if relay.is_over() || went_by_itself {
