@@ -319,6 +319,7 @@ fn output_ends_at_the_exit_without_a_pidfd_though_a_pipe_stays_open() {
         let reply = Reply::Spawned {
             pid: Pid(i32::MAX),
             containment: fake::containment(),
+            attached: Vec::new(),
         };
         fake.answer(spawn.id, reply, Vec::new());
         fake.answer(wait, exited(0), Vec::new());
