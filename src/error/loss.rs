@@ -65,7 +65,7 @@ impl fmt::Display for During {
             }
             During::Exit => "helper was lost before the command's exit; its status is unknown",
             During::End => {
-                "helper was lost before the tree's end was confirmed; who is left is unknown"
+                "helper was lost and the tree's end is not confirmed; who is left is unknown"
             }
             During::Release => {
                 "helper was lost before it acknowledged the release; the fate of the session is \
