@@ -16,6 +16,8 @@ mod traffic;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
+mod loss_tests;
+#[cfg(test)]
 mod tests;
 
 use std::fs::File;
