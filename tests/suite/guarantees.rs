@@ -20,6 +20,8 @@ mod load;
 mod loss;
 #[path = "guarantees/matrix.rs"]
 mod matrix;
+#[path = "guarantees/memory.rs"]
+mod memory;
 #[path = "guarantees/phases.rs"]
 mod phases;
 #[path = "guarantees/privacy.rs"]
