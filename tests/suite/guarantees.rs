@@ -26,6 +26,8 @@ mod memory;
 mod phases;
 #[path = "guarantees/privacy.rs"]
 mod privacy;
+#[path = "guarantees/privilege.rs"]
+mod privilege;
 #[path = "guarantees/same_signals.rs"]
 mod same_signals;
 #[path = "guarantees/shapes.rs"]
