@@ -48,7 +48,7 @@ pub enum ErrorKind {
     SpawnFateUnknown,
     /// The helper was lost before the leader's exit.
     ExitUnknown,
-    /// The helper was lost before the end of the tree.
+    /// The helper was lost before the end of the tree was confirmed.
     EndUnknown,
     /// The helper was lost before it acknowledged a release.
     ReleaseFateUnknown,

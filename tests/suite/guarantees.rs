@@ -16,10 +16,18 @@ mod hosts;
 mod library;
 #[path = "guarantees/load.rs"]
 mod load;
+#[path = "guarantees/loss.rs"]
+mod loss;
 #[path = "guarantees/matrix.rs"]
 mod matrix;
+#[path = "guarantees/memory.rs"]
+mod memory;
+#[path = "guarantees/phases.rs"]
+mod phases;
 #[path = "guarantees/privacy.rs"]
 mod privacy;
+#[path = "guarantees/privilege.rs"]
+mod privilege;
 #[path = "guarantees/same_signals.rs"]
 mod same_signals;
 #[path = "guarantees/shapes.rs"]
