@@ -151,14 +151,16 @@ impl<'a> Course<'a> {
         loop {
             let mut held = Vec::new();
             let is_cut = self.scan(&mut |one| {
-                if is_first {
-                    note_failure(one.signal(libc::SIGTERM));
-                    note_failure(one.signal(libc::SIGCONT));
-                }
                 if held.len() < MOST_HELD {
                     held.push(one);
+                } else if is_first {
+                    ask_to_end(&one);
                 }
             })?;
+            // Everybody has been met by now: TERM can move one member to end another.
+            if is_first {
+                held.iter().for_each(ask_to_end);
+            }
             is_first = false;
             if held.is_empty() && !is_cut {
                 return Ok(());
@@ -232,6 +234,11 @@ impl<'a> Course<'a> {
             }
         }
     }
+}
+
+fn ask_to_end(one: &Held) {
+    note_failure(one.signal(libc::SIGTERM));
+    note_failure(one.signal(libc::SIGCONT));
 }
 
 /// Lets go of the dead.

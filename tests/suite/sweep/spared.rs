@@ -155,7 +155,7 @@ fn instance_inside_another_is_found_by_its_own_mark_and_by_the_outer_one() {
         let (outer, inner) = (Ground::new(), Ground::new());
         let foster = places::foster().display().to_string();
         let member = format!(
-            "XDG_RUNTIME_DIR={} exec {foster} run -q --level tree -- \
+            "XDG_RUNTIME_DIR={} exec {foster} run -v --level tree -- \
              setsid -w sh -c 'echo member $$; exec sleep 60'",
             inner.runtime().display()
         );
