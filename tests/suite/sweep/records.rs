@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use foster_protocol::{Level, Record, file_name};
-use foster_tests::{DEATH, Stage, at_level, is_root, not_run};
+use foster_tests::{DEATH, Stage, at_level, is_root, note_not_run};
 use serde_json::Value;
 
 use crate::ground::{Ground, Run, read, state};
@@ -196,7 +196,7 @@ fn folder_that_is_a_link_or_open_to_others_is_refused_by_helper_and_sweep() {
 #[test]
 fn folder_of_another_user_is_refused() {
     if !is_root() {
-        not_run("a folder of another user", "only root can make one");
+        note_not_run("a folder of another user", "only root can make one");
         return;
     }
     let ground = Ground::new();
