@@ -98,6 +98,7 @@ mod launch;
 mod output;
 mod session;
 mod stdio;
+mod sweep;
 mod sys;
 mod watch;
 
@@ -108,8 +109,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use foster_protocol::{
     Availability, Bytes, Capabilities, Cause, Containment, Counters, Ended as MemberEnd, Ending,
     Exit, Farewell, Feature, Field, Level, LevelChoice, Member, Micros, Missing, Obstacle, Orphan,
-    Peaks, Pid, Proof, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step, Survivor,
-    Target, Usage, Verdict, Why,
+    Peaks, Pid, Proof, RecordError, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step,
+    Survivor, Target, Usage, Verdict, Why,
 };
 pub use helper::{Helper, Listing};
 #[cfg(feature = "embedded-helper")]
@@ -118,6 +119,7 @@ pub use launch::HelperBuilder;
 pub use output::Output;
 pub use session::Session;
 pub use stdio::Stdio;
+pub use sweep::{Fate, Found, Refusal, Refused, Sweep, Swept, SweptInstance, sweep};
 
 /// The example of README.md compiles.
 #[cfg(doctest)]

@@ -5,7 +5,7 @@
 //! locks of theirs may be held for ever, so signals are read from a descriptor instead. 1. The
 //! server is dropped whole, by the return from the loop: a copied epoll set must not be changed,
 //! and other sessions' pipes must not be held. 2. Every descriptor is closed but the link, the
-//! pidfds of host and helper, and what the session brings: a copied control socket would hide
+//! pidfds of host and helper, the record's lock, and what the session brings: a copied control socket would hide
 //! the helper's death from the host, a copied link a sibling's keeper's from the helper. 3. A
 //! session, a subreaper and an epoll set of its own.
 
@@ -17,6 +17,7 @@ use foster_protocol::{Capabilities, Containment, Frame, Inbox, RequestId, Sessio
 use crate::contain::cgroup::Base;
 use crate::contain::namespace::{self, User};
 use crate::dispatch::Own;
+use crate::instance::Instance;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
 use crate::server::{Role, Server, Start};
@@ -55,6 +56,8 @@ pub(crate) struct Birth {
     pub(crate) isolation: Option<Isolation>,
     pub(crate) capabilities: Capabilities,
     pub(crate) identity: Own,
+    /// Whose lock it holds as well.
+    pub(crate) instance: Instance,
 }
 
 /// Lives as a keeper, from the fork to the exit. The server that was copied is gone.
@@ -90,6 +93,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         .chain(&frame.descriptors)
         .chain([&link])
         .map(AsFd::as_fd)
+        .chain(birth.instance.lock())
         .collect();
     own::close_all_but(&kept)?;
     if let Some(kind) = birth.isolation {
@@ -122,6 +126,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         reserve: birth.reserve,
         base: birth.base,
         isolation: birth.isolation,
+        instance: birth.instance,
     };
     let server = Server::new(Start {
         ready,

@@ -10,6 +10,7 @@
 mod contain;
 mod dispatch;
 mod ending;
+mod instance;
 mod keeper;
 mod log;
 mod orphans;
@@ -127,6 +128,7 @@ fn run_server(
         }
         Ok(Ok(())) => {
             server.tidy(kept);
+            server.retire();
             return if server.is_broken() { WRONG_USE } else { DONE };
         }
         Ok(Err(Fault::Invariant(illegal))) => {

@@ -1,7 +1,7 @@
 //! The `foster` command: a host of this library with a command line.
 //!
 //! `docs/CLI.md` is its page. Standard output is the command's alone; only the help, the
-//! version and the table of `foster doctor` go there. Nothing here signals by number, forks or waits on a pid.
+//! version, the table of `foster doctor` and that of `foster sweep` go there. Nothing here signals by number, forks or waits on a pid.
 
 mod course;
 mod doctor;
@@ -16,6 +16,7 @@ mod remedy;
 mod report;
 mod run;
 mod signals;
+mod sweep;
 mod watch;
 mod words;
 
@@ -39,6 +40,10 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "embedded-helper")]
         Ok(Request::Helper) => foster_helper::run(),
         Ok(Request::Doctor(format)) => match doctor::examine(format) {
+            Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Sweep(options)) => match sweep::sweep(&options) {
             Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
             Err(line) => fail(&line),
         },

@@ -22,6 +22,8 @@ pub(crate) enum Request {
     Run(Box<RunOptions>),
     /// Tell what can be had here, in this form.
     Doctor(Format),
+    /// End what dead helpers left.
+    Sweep(SweepOptions),
     /// Play the helper, which no hand may start.
     #[cfg(feature = "embedded-helper")]
     Helper,
@@ -36,6 +38,19 @@ pub(crate) enum Format {
     Table,
     /// One JSON object on one line.
     Json,
+}
+
+/// Everything that `foster sweep` was told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SweepOptions {
+    /// Whether nothing is to be ended.
+    pub(crate) dry_run: bool,
+    /// The form of the report.
+    pub(crate) format: Format,
+    /// The time between TERM and KILL; zero is KILL at once.
+    pub(crate) grace: Duration,
+    /// Where records are looked for; where helpers keep them, if there is none.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 /// Everything that `foster run` was told.
@@ -121,7 +136,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
                 Ok(Request::Print(text))
             } else if kind == ErrorKind::MissingSubcommand {
                 // The text would list the hidden one too.
-                Err("a subcommand is missing: foster run COMMAND, or foster doctor".to_owned())
+                Err(
+                    "a subcommand is missing: foster run COMMAND, foster doctor or foster sweep"
+                        .to_owned(),
+                )
             } else {
                 Err(one_line(&text))
             };
@@ -129,11 +147,25 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
     };
     match line.verb {
         Verb::Run(args) => args.check().map(|options| Request::Run(Box::new(options))),
-        Verb::Doctor(DoctorArgs { json: true }) => Ok(Request::Doctor(Format::Json)),
-        Verb::Doctor(DoctorArgs { json: false }) => Ok(Request::Doctor(Format::Table)),
+        Verb::Doctor(DoctorArgs { json }) => Ok(Request::Doctor(format(json))),
+        Verb::Sweep(SweepArgs {
+            dry_run,
+            json,
+            grace,
+            folders,
+        }) => Ok(Request::Sweep(SweepOptions {
+            dry_run,
+            format: format(json),
+            grace,
+            folders,
+        })),
         #[cfg(feature = "embedded-helper")]
         Verb::Helper => Ok(Request::Helper),
     }
+}
+
+fn format(json: bool) -> Format {
+    if json { Format::Json } else { Format::Table }
 }
 
 /// Runs a command and leaves nothing of it behind.
@@ -155,6 +187,8 @@ enum Verb {
     Run(Box<RunArgs>),
     /// Tells which levels of containment can be had here, and what to do about the others
     Doctor(DoctorArgs),
+    /// Ends what is left where foster and all that watches over its commands was killed at once
+    Sweep(SweepArgs),
     /// Plays the helper of a host; it cannot be started by hand
     #[cfg(feature = "embedded-helper")]
     #[command(hide = true)]
@@ -240,6 +274,31 @@ struct DoctorArgs {
     /// Print one JSON object on one line
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    args_override_self = true,
+    after_help = "A duration is a number with ms, s (also without a unit), m, h or d.\n\
+        Exit code: 0 when nothing is left, 1 when something is or could not be looked at,\n\
+        125 when foster failed."
+)]
+struct SweepArgs {
+    /// Only tell what is left: nothing is signalled, nothing is removed
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print one JSON object on one line
+    #[arg(long)]
+    json: bool,
+
+    /// The time between TERM and KILL; 0 is KILL at once
+    #[arg(short = 'k', long, value_name = "D", default_value = "1s", value_parser = duration::parse)]
+    grace: Duration,
+
+    /// Look for records in this folder instead of the usual ones; may be repeated
+    #[arg(long = "dir", value_name = "DIR")]
+    folders: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -172,6 +172,7 @@ fn a_missing_level_says_why() {
         pidfd: true,
         pidfd_group: true,
         children_files: false,
+        janitor: 0,
     };
     assert_eq!(
         contained(&containment, Some(&capabilities)),

@@ -45,6 +45,7 @@ pub(crate) fn helper(script: impl FnOnce(Fake) + Send + 'static) -> (Helper, Joi
         pidfd: true,
         pidfd_group: true,
         children_files: false,
+        janitor: 0,
     };
     (
         Helper::new(

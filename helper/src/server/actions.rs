@@ -98,6 +98,7 @@ impl Server {
 
     /// Lets go what is left: from here on nothing signals it, a hangup included.
     fn let_go(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.instance.release(session);
         let work = self
             .change(session, |record| record.body.work.take())
             .flatten();

@@ -308,6 +308,7 @@ impl Server {
         }
         let loose = self.with_ground(unattributed)?;
         let ending = work.incomplete(cause, survivors, Instant::now(), loose);
+        self.instance.leave(Some(session));
         self.change(session, |record| {
             record.body.leader = Some(leader);
             record.ending = Some(ending);

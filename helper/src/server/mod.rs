@@ -28,6 +28,7 @@ use foster_protocol::{
 use crate::contain::cgroup::{Base, Leaf};
 use crate::dispatch::Own;
 use crate::ending::Work;
+use crate::instance::Instance;
 use crate::keeper::Birth;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
@@ -204,6 +205,7 @@ pub(crate) struct Server {
     /// Where cgroups are made.
     base: Option<Base>,
     isolation: Option<Isolation>,
+    instance: Instance,
     identity: Own,
     seal: Option<Seal>,
     /// Only the first request after `Hello` may be `Restrict`.
@@ -261,6 +263,7 @@ impl Server {
             capabilities: ready.capabilities,
             base: ready.base,
             isolation: ready.isolation,
+            instance: ready.instance,
             identity: ready.own,
             seal: None,
             may_restrict: true,
@@ -379,6 +382,13 @@ impl Server {
         match kept {
             None => base.remove_all(),
             Some(session) => base.remove_of(session),
+        }
+    }
+
+    /// Takes the record away where nothing is left that the janitor could end.
+    pub(crate) fn retire(&self) {
+        if self.role == Role::Helper {
+            self.instance.retire();
         }
     }
 

@@ -60,8 +60,9 @@ impl Server {
             Err(errno) => return self.note_stillborn(id, session, Step::Prepare, errno),
         };
         let inside = cgroup.as_ref().map(Leaf::directory);
+        let mark = self.instance.limit(session);
         let born = Plan::new(&spec, frame.descriptors, &self.context)
-            .and_then(|plan| spawn(plan, &self.context, inside));
+            .and_then(|plan| spawn(plan.marked(mark), &self.context, inside));
         match born {
             Ok(born) => {
                 self.adopt(id, session, spec, born, containment)?;

@@ -199,6 +199,7 @@ impl Server {
                     isolation,
                     capabilities: self.capabilities.clone(),
                     identity: self.identity,
+                    instance: self.instance.hand_over(),
                 })));
             }
             Ok(Forked::Helper(keeper)) => keeper,
