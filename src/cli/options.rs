@@ -13,6 +13,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::{duration, signals};
+use crate::contain;
 use crate::{Level, LevelChoice};
 
 /// What the command line asks for.
@@ -20,6 +21,8 @@ use crate::{Level, LevelChoice};
 pub(crate) enum Request {
     /// Run a command.
     Run(Box<RunOptions>),
+    /// Contain a program.
+    Contain(Box<ContainOptions>),
     /// Tell what can be had here, in this form.
     Doctor(Format),
     /// Play the helper, which no hand may start.
@@ -67,6 +70,27 @@ pub(crate) struct RunOptions {
     pub(crate) detail: Detail,
     /// Whether the command may outlive foster's parent.
     pub(crate) outlive_parent: bool,
+    /// The program.
+    pub(crate) program: OsString,
+    /// Its arguments.
+    pub(crate) args: Vec<OsString>,
+}
+
+/// Everything that `foster contain` was told.
+#[derive(Debug)]
+pub(crate) struct ContainOptions {
+    /// The time between TERM and KILL.
+    pub(crate) grace: Duration,
+    /// The containment that is asked for.
+    pub(crate) level: LevelChoice,
+    /// The least containment that will do.
+    pub(crate) require: Option<Level>,
+    /// The descriptor whose other end's closing ends the program.
+    pub(crate) control: Option<RawFd>,
+    /// Whether the death of foster's parent ends the program.
+    pub(crate) watch_parent: bool,
+    /// The line that says that containment is in force.
+    pub(crate) acknowledgement: Option<String>,
     /// The program.
     pub(crate) program: OsString,
     /// Its arguments.
@@ -129,6 +153,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
     };
     match line.verb {
         Verb::Run(args) => args.check().map(|options| Request::Run(Box::new(options))),
+        Verb::Contain(args) => args
+            .check()
+            .map(|options| Request::Contain(Box::new(options))),
         Verb::Doctor(DoctorArgs { json: true }) => Ok(Request::Doctor(Format::Json)),
         Verb::Doctor(DoctorArgs { json: false }) => Ok(Request::Doctor(Format::Table)),
         #[cfg(feature = "embedded-helper")]
@@ -153,6 +180,8 @@ struct Line {
 enum Verb {
     /// Runs a command; when it exits, times out or foster ends, its whole tree ends
     Run(Box<RunArgs>),
+    /// Contains a program: its whole tree ends with it, with foster, or with who started foster
+    Contain(ContainArgs),
     /// Tells which levels of containment can be had here, and what to do about the others
     Doctor(DoctorArgs),
     /// Plays the helper of a host; it cannot be started by hand
@@ -233,6 +262,48 @@ struct RunArgs {
 #[derive(Args, Debug)]
 #[command(
     args_override_self = true,
+    after_help = "Exit code: the program's own, 128+n when it died of signal n or n came before it \
+        ran,\n125 when foster failed, 126 when the program cannot be executed, 127 when it is not found."
+)]
+struct ContainArgs {
+    /// The time between TERM and KILL; 0 is KILL at once
+    #[arg(short = 'k', long, value_name = "D", default_value = "1s", value_parser = duration::parse)]
+    grace: Duration,
+
+    /// The containment to ask for
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
+    level: LevelWord,
+
+    /// Refuse to start the program with less containment than this
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    require: Option<RequiredWord>,
+
+    /// End the program when the other end of descriptor N, a pipe or a socket, is closed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    control_fd: Option<RawFd>,
+
+    /// End the program when foster's own parent dies
+    #[arg(long)]
+    watch_parent: bool,
+
+    /// Write one JSON line to standard output, with this key, before the program runs
+    #[arg(
+        long,
+        value_name = "KEY",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = contain::DEFAULT_KEY
+    )]
+    ack: Option<String>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    args_override_self = true,
     after_help = "Exit code: 0 when level auto holds also what leaves a command's session (level \
         tree), 1 when not,\n125 when no helper can be had."
 )]
@@ -288,6 +359,35 @@ impl RunArgs {
                 (false, false) => Detail::Unusual,
             },
             outlive_parent: self.outlive_parent,
+            program,
+            args: words.collect(),
+        })
+    }
+}
+
+impl ContainArgs {
+    fn check(self) -> Result<ContainOptions, String> {
+        let mut words = self.command.into_iter();
+        let program = words.next().unwrap_or_default();
+        if program.is_empty() {
+            return Err("the program is empty".to_owned());
+        }
+        let acknowledgement = self
+            .ack
+            .map(|key| {
+                contain::acknowledgement(&key).map_err(|_| {
+                    let why = "letters, digits, _, - and . make a key";
+                    invalid("--ack[=<KEY>]", OsStr::new(&key), why)
+                })
+            })
+            .transpose()?;
+        Ok(ContainOptions {
+            grace: self.grace,
+            level: self.level.into(),
+            require: self.require.map(Level::from),
+            control: self.control_fd,
+            watch_parent: self.watch_parent,
+            acknowledgement,
             program,
             args: words.collect(),
         })
