@@ -4,7 +4,8 @@
 //! failed in the command line's words and codes.
 
 use crate::Command;
-use crate::cli::options::{ContainOptions, Detail};
+use crate::cli::contain_options::ContainOptions;
+use crate::cli::options::Detail;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::words::Voice;
 use crate::contain::{Failed, Orders, start};

@@ -4,6 +4,7 @@
 //! version and the table of `foster doctor` go there. Nothing here signals by number, forks or waits on a pid.
 
 mod contain;
+mod contain_options;
 mod course;
 mod doctor;
 mod duration;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::contain_options::{ContainArgs, ContainOptions};
 use crate::cli::{duration, signals};
-use crate::contain;
 use crate::{Level, LevelChoice};
 
 /// What the command line asks for.
@@ -76,27 +76,6 @@ pub(crate) struct RunOptions {
     pub(crate) args: Vec<OsString>,
 }
 
-/// Everything that `foster contain` was told.
-#[derive(Debug)]
-pub(crate) struct ContainOptions {
-    /// The time between TERM and KILL.
-    pub(crate) grace: Duration,
-    /// The containment that is asked for.
-    pub(crate) level: LevelChoice,
-    /// The least containment that will do.
-    pub(crate) require: Option<Level>,
-    /// The descriptor whose other end's closing ends the program.
-    pub(crate) control: Option<RawFd>,
-    /// Whether the death of foster's parent ends the program.
-    pub(crate) watch_parent: bool,
-    /// The line that says that containment is in force.
-    pub(crate) acknowledgement: Option<String>,
-    /// The program.
-    pub(crate) program: OsString,
-    /// Its arguments.
-    pub(crate) args: Vec<OsString>,
-}
-
 /// What happens to the rest of the tree when the command exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtExit {
@@ -145,7 +124,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
                 Ok(Request::Print(text))
             } else if kind == ErrorKind::MissingSubcommand {
                 // The text would list the hidden one too.
-                Err("a subcommand is missing: foster run COMMAND, or foster doctor".to_owned())
+                Err("a subcommand is missing: foster run COMMAND, foster contain PROGRAM, or foster doctor".to_owned())
             } else {
                 Err(one_line(&text))
             };
@@ -262,48 +241,6 @@ struct RunArgs {
 #[derive(Args, Debug)]
 #[command(
     args_override_self = true,
-    after_help = "Exit code: the program's own, 128+n when it died of signal n or n came before it \
-        ran,\n125 when foster failed, 126 when the program cannot be executed, 127 when it is not found."
-)]
-struct ContainArgs {
-    /// The time between TERM and KILL; 0 is KILL at once
-    #[arg(short = 'k', long, value_name = "D", default_value = "1s", value_parser = duration::parse)]
-    grace: Duration,
-
-    /// The containment to ask for
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
-    level: LevelWord,
-
-    /// Refuse to start the program with less containment than this
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    require: Option<RequiredWord>,
-
-    /// End the program when the other end of descriptor N, a pipe or a socket, is closed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
-    control_fd: Option<RawFd>,
-
-    /// End the program when foster's own parent dies
-    #[arg(long)]
-    watch_parent: bool,
-
-    /// Write one JSON line to standard output, with this key, before the program runs
-    #[arg(
-        long,
-        value_name = "KEY",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = contain::DEFAULT_KEY
-    )]
-    ack: Option<String>,
-
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    command: Vec<OsString>,
-}
-
-#[derive(Args, Debug)]
-#[command(
-    args_override_self = true,
     after_help = "Exit code: 0 when level auto holds also what leaves a command's session (level \
         tree), 1 when not,\n125 when no helper can be had."
 )]
@@ -313,8 +250,9 @@ struct DoctorArgs {
     json: bool,
 }
 
+/// A level that is asked for, as it is spelt.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LevelWord {
+pub(crate) enum LevelWord {
     Auto,
     Group,
     Tree,
@@ -322,8 +260,9 @@ enum LevelWord {
     Namespace,
 }
 
+/// A level that is required, as it is spelt.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum RequiredWord {
+pub(crate) enum RequiredWord {
     Group,
     Tree,
     Cgroup,
@@ -359,35 +298,6 @@ impl RunArgs {
                 (false, false) => Detail::Unusual,
             },
             outlive_parent: self.outlive_parent,
-            program,
-            args: words.collect(),
-        })
-    }
-}
-
-impl ContainArgs {
-    fn check(self) -> Result<ContainOptions, String> {
-        let mut words = self.command.into_iter();
-        let program = words.next().unwrap_or_default();
-        if program.is_empty() {
-            return Err("the program is empty".to_owned());
-        }
-        let acknowledgement = self
-            .ack
-            .map(|key| {
-                contain::acknowledgement(&key).map_err(|_| {
-                    let why = "letters, digits, _, - and . make a key";
-                    invalid("--ack[=<KEY>]", OsStr::new(&key), why)
-                })
-            })
-            .transpose()?;
-        Ok(ContainOptions {
-            grace: self.grace,
-            level: self.level.into(),
-            require: self.require.map(Level::from),
-            control: self.control_fd,
-            watch_parent: self.watch_parent,
-            acknowledgement,
             program,
             args: words.collect(),
         })
@@ -466,7 +376,8 @@ fn split_variable(entry: OsString) -> Result<(OsString, OsString), String> {
     }
 }
 
-fn invalid(option: &str, value: &OsStr, why: &str) -> String {
+/// One line about a value that an option does not take.
+pub(crate) fn invalid(option: &str, value: &OsStr, why: &str) -> String {
     one_line(&format!(
         "invalid value '{}' for '{option}': {why}",
         value.to_string_lossy()

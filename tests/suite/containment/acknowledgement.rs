@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
-use foster_tests::{DEATH, Process, SETTLE, Stage, Tracer, eventually, only_child_of, proc};
+use foster_tests::{Process, SETTLE, Stage, Tracer, eventually, only_child_of, proc};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::ground::{LINE, asked};
+use crate::ground::{LINE, OVER, asked};
 
 #[test]
 fn acknowledgement_is_the_first_line_and_the_only_one_that_is_not_the_programs() {
@@ -42,7 +42,7 @@ fn acknowledgement_that_nobody_can_read_is_none_and_the_program_runs_as_before()
     let script = format!("echo $$ > {}", marker.display());
     let process = asked(&stage, &[], &script).stdout(writer).start();
     let pid = process.pid();
-    let finished = process.finish(DEATH);
+    let finished = process.finish(OVER);
     assert_eq!(finished.stderr, "unavailable System\n");
     let ran_as = std::fs::read_to_string(marker).expect("the program ran");
     assert_eq!(ran_as, format!("{pid}\n"));
@@ -79,8 +79,17 @@ impl AtGate {
 
     /// Waits for the end of everything and gives what came behind the filler.
     fn rest(mut self) -> (std::process::ExitStatus, String, bool) {
-        let status = self.process.wait(DEATH);
-        let written = self.stdout.wait_for_end(DEATH);
+        let status = self.process.wait(OVER);
+        let written = self.stdout.wait_for_end(OVER);
+        let rest = written.get(self.filler..).expect("the filler");
+        let text = String::from_utf8(rest.to_vec()).expect("text");
+        (status, text, self.marker.exists())
+    }
+
+    /// As [`rest`](Self::rest), where somebody reads from now on.
+    fn rest_drained(mut self) -> (std::process::ExitStatus, String, bool) {
+        let written = self.stdout.wait_for_end(OVER);
+        let status = self.process.wait(OVER);
         let rest = written.get(self.filler..).expect("the filler");
         let text = String::from_utf8(rest.to_vec()).expect("text");
         (status, text, self.marker.exists())
@@ -134,15 +143,4 @@ fn control_program_runs_when_its_acknowledgement_can_be_written() {
         (format!("{LINE}\nran\n").as_str(), true)
     );
     assert_eq!(status.code(), Some(0));
-}
-
-impl AtGate {
-    /// As [`rest`](Self::rest), where somebody reads from now on.
-    fn rest_drained(mut self) -> (std::process::ExitStatus, String, bool) {
-        let written = self.stdout.wait_for_end(DEATH);
-        let status = self.process.wait(DEATH);
-        let rest = written.get(self.filler..).expect("the filler");
-        let text = String::from_utf8(rest.to_vec()).expect("text");
-        (status, text, self.marker.exists())
-    }
 }

@@ -1,8 +1,8 @@
 //! `foster contain`: the same for any program, without a request.
 
-use foster_tests::{DEATH, Finished, Program, Stage, Witness, only_child_of, places};
+use foster_tests::{Finished, Program, Stage, Witness, only_child_of, places};
 
-use crate::ground::{LINE, acknowledged, alive, members, tree};
+use crate::ground::{LINE, OVER, acknowledged, alive, members, tree};
 
 /// `foster contain` with these options and this script.
 fn contain(stage: &Stage, options: &[&str], script: &str) -> Program {
@@ -43,13 +43,13 @@ fn foster_that_is_killed_or_sent_a_signal_leaves_nobody() {
         let mut process = contain(&stage, &[], &tree("exec sleep 60")).start();
         let members = members(&mut process);
         process.signal(number);
-        let status = process.wait(DEATH);
+        let status = process.wait(OVER);
         if number != libc::SIGKILL {
             assert_eq!(alive(&members), []);
             assert_eq!(status.code(), Some(128 + libc::SIGTERM));
         }
-        process.stdout.wait_for_end(DEATH);
-        members.iter().for_each(|one| one.wait_for_death(DEATH));
+        process.stdout.wait_for_end(OVER);
+        members.iter().for_each(|one| one.wait_for_death(OVER));
     }
 }
 
@@ -60,9 +60,9 @@ fn parent_and_control_descriptor_are_watched_where_the_options_say_so() {
     let (mut parent, members) = acknowledged(program.below_a_parent(&stage));
     let foster = only_child_of(parent.pid());
     parent.signal(libc::SIGKILL);
-    foster.wait_for_death(DEATH);
+    foster.wait_for_death(OVER);
     assert_eq!(alive(&members), []);
-    parent.stdout.wait_for_end(DEATH);
+    parent.stdout.wait_for_end(OVER);
     let program = contain(
         &stage,
         &["--ack", "--control-fd", "0"],
@@ -70,7 +70,7 @@ fn parent_and_control_descriptor_are_watched_where_the_options_say_so() {
     );
     let (mut process, members) = acknowledged(program);
     process.close_stdin();
-    process.wait(DEATH);
+    process.wait(OVER);
     assert_eq!(alive(&members), []);
 }
 
@@ -126,7 +126,7 @@ fn program_below_foster_has_arguments_environment_and_folder_as_given() {
         .directory(stage.scratch())
         .start();
     process.say("through");
-    let finished = process.finish(DEATH);
+    let finished = process.finish(OVER);
     let folder = stage.scratch().canonicalize().expect("the folder");
     let expected = format!("name a b\nnoted\n{}\nthrough\n", folder.display());
     assert_eq!(finished.stdout, expected);
@@ -153,7 +153,7 @@ fn leader_that_outlives_its_helper_is_no_one() {
     let mut process = contain(&stage, &[], "echo $$; exec sleep 60").start();
     let leader = Witness::of(process.stdout.pid());
     only_child_of(process.pid()).signal(libc::SIGKILL);
-    leader.wait_for_death(DEATH);
-    let finished = process.finish(DEATH);
+    leader.wait_for_death(OVER);
+    let finished = process.finish(OVER);
     assert_eq!(finished.code(), 125, "{finished:?}");
 }

@@ -1,5 +1,7 @@
 //! A program that is asked to contain itself, and the tree that it has.
 
+use std::time::Duration;
+
 use foster_tests::{Process, Program, Stage, Witness};
 
 /// The variable that asks.
@@ -7,6 +9,10 @@ pub(crate) const VARIABLE: &str = "FOSTER_TEST_CONTAINMENT";
 
 /// The acknowledgement without a key of its own.
 pub(crate) const LINE: &str = "{\"foster_session_containment\":1}";
+
+/// How long a starter or a member may take to be gone: the helper's own limits, on a machine that
+/// is busy with something else.
+pub(crate) const OVER: Duration = Duration::from_secs(30);
 
 /// How many process ids a tree says.
 const MEMBERS: usize = 3;

@@ -5,11 +5,13 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use foster_tests::{
-    DEATH, Process, SETTLE, Stage, Witness, clean_up, eventually, is_root, note_not_run,
-    only_child_of, proc,
+    Process, SETTLE, Stage, Witness, clean_up, eventually, is_root, note_not_run, only_child_of,
+    proc,
 };
 
-use crate::ground::{VARIABLE, acknowledged, alive, asked, members, program, start_tree, tree};
+use crate::ground::{
+    OVER, VARIABLE, acknowledged, alive, asked, members, program, start_tree, tree,
+};
 
 /// An ordinary user.
 const OTHER_USER: u32 = 65_534;
@@ -19,7 +21,7 @@ const SLEEPS: &str = "exec sleep 60";
 
 /// Waits for the starter, and asserts that at this moment everybody has gone.
 fn assert_over(mut process: Process, members: &[Witness], code: i32) {
-    let status = process.wait(DEATH);
+    let status = process.wait(OVER);
     assert_eq!(alive(members), [], "who lives after the starter");
     assert_eq!(status.code(), Some(code));
 }
@@ -40,7 +42,7 @@ fn control_program_that_is_not_asked_leaves_its_daemon_and_its_job() {
     let mut process = program(&stage, &[], &tree("read line; exit 3")).start();
     let members = members(&mut process);
     process.say("go");
-    process.wait(DEATH);
+    process.wait(OVER);
     let left = alive(&members).len();
     clean_up(&members);
     assert_eq!(left, 2);
@@ -63,8 +65,8 @@ fn starter_that_is_killed_takes_the_tree_with_it() {
         let stage = Stage::new();
         let (mut process, members) = start_tree(&stage, &[level], SLEEPS);
         process.signal(libc::SIGKILL);
-        process.stdout.wait_for_end(DEATH);
-        members.iter().for_each(|one| one.wait_for_death(DEATH));
+        process.stdout.wait_for_end(OVER);
+        members.iter().for_each(|one| one.wait_for_death(OVER));
     }
 }
 
@@ -76,9 +78,9 @@ fn death_of_the_parent_ends_the_tree_where_it_is_watched() {
     let (mut parent, members) = acknowledged(program);
     let starter = only_child_of(parent.pid());
     parent.signal(libc::SIGKILL);
-    starter.wait_for_death(DEATH);
+    starter.wait_for_death(OVER);
     assert_eq!(alive(&members), []);
-    parent.stdout.wait_for_end(DEATH);
+    parent.stdout.wait_for_end(OVER);
 }
 
 #[test]
@@ -89,12 +91,12 @@ fn control_death_of_a_parent_that_nobody_watches_changes_nothing() {
     let (mut parent, members) = acknowledged(program);
     let starter = only_child_of(parent.pid());
     parent.signal(libc::SIGKILL);
-    parent.wait(DEATH);
+    parent.wait(OVER);
     parent.stdout.assert_held_for(Duration::from_millis(500));
     assert!(starter.is_alive());
     assert_eq!(alive(&members).len(), members.len());
     clean_up(&[starter]);
-    parent.stdout.wait_for_end(DEATH);
+    parent.stdout.wait_for_end(OVER);
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn second_signal_means_now_whatever_the_grace_is() {
     process.stdout.assert_held_for(Duration::from_millis(300));
     process.signal(libc::SIGTERM);
     assert_over(process, &[leader], 128 + libc::SIGKILL);
-    assert!(begin.elapsed() < DEATH, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < OVER, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -200,6 +202,6 @@ fn ordinary_user_has_the_same() {
     let other = asked(&stage, &[], &tree(SLEEPS)).as_user(OTHER_USER);
     let (mut process, members) = acknowledged(other);
     process.signal(libc::SIGKILL);
-    process.stdout.wait_for_end(DEATH);
-    members.iter().for_each(|one| one.wait_for_death(DEATH));
+    process.stdout.wait_for_end(OVER);
+    members.iter().for_each(|one| one.wait_for_death(OVER));
 }

@@ -1,8 +1,8 @@
 //! Who is heard, and that nobody else ever sees the request.
 
-use foster_tests::{DEATH, Program, Stage, find_tagged, places, proc};
+use foster_tests::{Program, Stage, find_tagged, places, proc};
 
-use crate::ground::{LINE, VARIABLE, asked, program, start_tree};
+use crate::ground::{LINE, OVER, VARIABLE, asked, program, start_tree};
 
 /// Says its pid and what it sees of the request.
 const LOOKS: &str = "echo $$; echo ${FOSTER_TEST_CONTAINMENT-absent}";
@@ -13,7 +13,7 @@ fn run_uncontained(program: Program) -> (String, String) {
     let mut process = program.start();
     let pid = process.pid();
     process.close_stdin();
-    let finished = process.finish(DEATH);
+    let finished = process.finish(OVER);
     assert_eq!(finished.code(), 0, "{finished:?}");
     let mut lines = finished.stdout.lines();
     assert_eq!(lines.next(), Some(pid.to_string().as_str()));
@@ -27,7 +27,7 @@ fn request_is_carried_out_and_its_variable_is_gone() {
     let stage = Stage::new();
     let process = asked(&stage, &[], LOOKS).start();
     let starter = process.pid().to_string();
-    let finished = process.finish(DEATH);
+    let finished = process.finish(OVER);
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert_eq!(finished.stderr, "not requested\n");
     let lines: Vec<&str> = finished.stdout.lines().collect();
@@ -110,7 +110,7 @@ fn required_level_that_is_not_to_be_had_leaves_the_program_as_it_was() {
     assert_eq!(proc::children(process.pid()), []);
     assert_eq!(find_tagged(stage.tag()).len(), 1);
     process.signal(libc::SIGTERM);
-    assert_eq!(process.finish(DEATH).signal(), Some(libc::SIGTERM));
+    assert_eq!(process.finish(OVER).signal(), Some(libc::SIGTERM));
 }
 
 #[test]
@@ -146,5 +146,5 @@ fn no_descendant_and_no_helper_has_the_variable() {
     // The look bites: the starter was itself started with it.
     assert!(proc::holds(process.pid(), "environ", VARIABLE.as_bytes()));
     process.say("go");
-    process.finish(DEATH);
+    process.finish(OVER);
 }

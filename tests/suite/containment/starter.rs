@@ -1,10 +1,8 @@
 //! The starter beside its program: what it holds, and what becomes of both when a helper goes.
 
-use std::time::Duration;
+use foster_tests::{Stage, Witness, only_child_of};
 
-use foster_tests::{DEATH, Stage, Witness, only_child_of};
-
-use crate::ground::{LINE, asked, start_tree};
+use crate::ground::{LINE, OVER, asked, start_tree};
 
 #[test]
 fn starter_relays_nothing_and_holds_neither_input_nor_output() {
@@ -14,10 +12,10 @@ fn starter_relays_nothing_and_holds_neither_input_nor_output() {
     let mut process = asked(&stage, &[], script).start();
     assert_eq!(process.stdout.line(), LINE);
     let leader = Witness::of(process.stdout.pid());
-    process.stdout.wait_for_end(DEATH);
+    process.stdout.wait_for_end(OVER);
     assert!(leader.is_alive() && process.witness().is_alive());
     process.signal(libc::SIGTERM);
-    process.wait(DEATH);
+    process.wait(OVER);
     assert!(!leader.is_alive());
 }
 
@@ -32,7 +30,7 @@ fn program_has_its_own_session_and_the_starter_is_outside_of_it() {
         .expect("the program leads a session");
     assert_ne!(session(process.pid()), leader.pid());
     process.say("go");
-    process.finish(DEATH);
+    process.finish(OVER);
 }
 
 /// Whether the process is a child of the helper or of its keeper.
@@ -48,8 +46,8 @@ fn starter_that_loses_its_helper_says_so_and_nobody_is_left() {
     let stage = Stage::new();
     let (process, members) = start_tree(&stage, &[], "exec sleep 60");
     only_child_of(process.pid()).signal(libc::SIGKILL);
-    members.iter().for_each(|one| one.wait_for_death(DEATH));
-    let finished = process.finish(DEATH);
+    members.iter().for_each(|one| one.wait_for_death(OVER));
+    let finished = process.finish(OVER);
     assert_eq!(finished.code(), 125);
     let said = finished.stderr.lines().last().unwrap_or_default();
     assert!(said.starts_with("foster: helper was lost"), "{finished:?}");
@@ -62,7 +60,7 @@ fn program_that_kills_its_own_keeper_is_ended_and_the_starter_says_so() {
     let mut process = asked(&stage, &[], script).start();
     process.stdout.line();
     let leader = Witness::of(process.stdout.pid());
-    let status = process.wait(DEATH + Duration::from_secs(5));
+    let status = process.wait(OVER);
     assert!(!leader.is_alive());
     assert_eq!(status.code(), Some(125));
 }
