@@ -72,6 +72,10 @@ pub(crate) struct Failed {
     /// What went wrong.
     pub(crate) error: Error,
     /// What the helper can do here, where it said so.
+    #[cfg_attr(
+        not(feature = "cli"),
+        expect(dead_code, reason = "only the command line has remedies to tell")
+    )]
     pub(crate) capabilities: Option<Box<Capabilities>>,
     /// Whether the program was let go or an acknowledgement was written.
     pub(crate) is_begun: bool,
