@@ -4,9 +4,13 @@
 //! Each wrapper is one call and names it. Nothing here decides, waits, keeps a number or
 //! signals by number.
 
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 
 /// The flag that sends to the whole process group of the pidfd's process (Linux 6.9).
 const PROCESS_GROUP: libc::c_uint = 1 << 2;
@@ -75,7 +79,6 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
 /// # Errors
 ///
 /// `EBADF` where no descriptor has the number; otherwise what the kernel says.
-#[cfg(feature = "cli")]
 pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call takes integers and checks the number itself.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
@@ -88,6 +91,43 @@ fn own(number: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just returned this descriptor and nobody else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// What came of the removal of a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// It is not in the environment any more.
+    Done,
+    /// Nothing was changed: the process has this many threads.
+    Threads(usize),
+}
+
+/// Removes a variable from the environment of this process (`unsetenv(3)`), where the process has
+/// no other thread that could read the environment meanwhile.
+///
+/// # Errors
+///
+/// `InvalidInput` where no variable can have the name; what the system says where the threads
+/// cannot be counted.
+pub(crate) fn remove_variable(name: &OsStr) -> io::Result<Removal> {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let count = fs::read_dir("/proc/self/task")?.count();
+    if count != 1 {
+        return Ok(Removal::Threads(count));
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the threads were counted: there is only this one"
+    )]
+    // SAFETY: this is the only thread, as was just seen, and no other can start before the call
+    // returns, because only this one could start it. So nobody reads the environment meanwhile.
+    unsafe {
+        env::remove_var(name);
+    }
+    Ok(Removal::Done)
 }
 
 /// Whether the program runs with more rights than who started it (`AT_SECURE`, `getauxval(3)`).

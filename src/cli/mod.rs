@@ -3,6 +3,8 @@
 //! `docs/CLI.md` is its page. Standard output is the command's alone; only the help, the
 //! version, the table of `foster doctor` and that of `foster sweep` go there. Nothing here signals by number, forks or waits on a pid.
 
+mod contain;
+mod contain_options;
 mod course;
 mod doctor;
 mod duration;
@@ -10,7 +12,6 @@ mod follow;
 mod news;
 mod options;
 mod outcome;
-mod parent;
 mod plan;
 mod remedy;
 mod report;
@@ -37,6 +38,7 @@ use words::Voice;
 pub fn main() -> ExitCode {
     match options::parse(env::args_os()) {
         Ok(Request::Run(options)) => ExitCode::from(run::run(&options)),
+        Ok(Request::Contain(options)) => ExitCode::from(contain::contain(&options)),
         #[cfg(feature = "embedded-helper")]
         Ok(Request::Helper) => foster_helper::run(),
         Ok(Request::Doctor(format)) => match doctor::examine(format) {

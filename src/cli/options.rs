@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::contain_options::{ContainArgs, ContainOptions};
 use crate::cli::{duration, signals};
 use crate::{Level, LevelChoice};
 
@@ -20,6 +21,8 @@ use crate::{Level, LevelChoice};
 pub(crate) enum Request {
     /// Run a command.
     Run(Box<RunOptions>),
+    /// Contain a program.
+    Contain(Box<ContainOptions>),
     /// Tell what can be had here, in this form.
     Doctor(Format),
     /// End what dead helpers left.
@@ -137,7 +140,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
             } else if kind == ErrorKind::MissingSubcommand {
                 // The text would list the hidden one too.
                 Err(
-                    "a subcommand is missing: foster run COMMAND, foster doctor or foster sweep"
+                    "a subcommand is missing: run, contain, doctor, sweep, ps or stop (foster --help tells more)"
                         .to_owned(),
                 )
             } else {
@@ -147,6 +150,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
     };
     match line.verb {
         Verb::Run(args) => args.check().map(|options| Request::Run(Box::new(options))),
+        Verb::Contain(args) => args
+            .check()
+            .map(|options| Request::Contain(Box::new(options))),
         Verb::Doctor(DoctorArgs { json }) => Ok(Request::Doctor(format(json))),
         Verb::Sweep(SweepArgs {
             dry_run,
@@ -185,6 +191,8 @@ struct Line {
 enum Verb {
     /// Runs a command; when it exits, times out or foster ends, its whole tree ends
     Run(Box<RunArgs>),
+    /// Contains a program: its whole tree ends with it, with foster, or with who started foster
+    Contain(ContainArgs),
     /// Tells which levels of containment can be had here, and what to do about the others
     Doctor(DoctorArgs),
     /// Ends what is left where foster and all that watches over its commands was killed at once
@@ -301,8 +309,9 @@ struct SweepArgs {
     folders: Vec<PathBuf>,
 }
 
+/// A level that is asked for, as it is spelt.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LevelWord {
+pub(crate) enum LevelWord {
     Auto,
     Group,
     Tree,
@@ -310,8 +319,9 @@ enum LevelWord {
     Namespace,
 }
 
+/// A level that is required, as it is spelt.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum RequiredWord {
+pub(crate) enum RequiredWord {
     Group,
     Tree,
     Cgroup,
@@ -425,7 +435,8 @@ fn split_variable(entry: OsString) -> Result<(OsString, OsString), String> {
     }
 }
 
-fn invalid(option: &str, value: &OsStr, why: &str) -> String {
+/// One line about a value that an option does not take.
+pub(crate) fn invalid(option: &str, value: &OsStr, why: &str) -> String {
     one_line(&format!(
         "invalid value '{}' for '{option}': {why}",
         value.to_string_lossy()

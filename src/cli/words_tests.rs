@@ -4,6 +4,7 @@ use super::*;
 use crate::cli::options::{Request, parse};
 use crate::{
     Availability, Ended, Ending, Exit, Farewell, Member, Micros, Obstacle, Pid, Survivor, Usage,
+    Why,
 };
 
 fn options(words: &[&str]) -> RunOptions {

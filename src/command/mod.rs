@@ -2,6 +2,7 @@
 
 mod convert;
 mod environment;
+mod held;
 mod options;
 mod plan;
 mod size;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use foster_protocol::{Level, LevelChoice, Micros};
 
 use environment::Environment;
+pub(crate) use held::Held;
 use plan::Options;
 pub(crate) use size::{Item, Largest, Size};
 
