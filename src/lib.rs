@@ -90,11 +90,15 @@ mod command;
 mod connection;
 mod error;
 mod helper;
+pub mod identity;
 mod init;
 mod launch;
 mod output;
+#[cfg(feature = "registry")]
+pub mod registry;
 mod session;
 mod stdio;
+pub mod supervised;
 mod sys;
 
 pub use child::Child;
