@@ -221,7 +221,11 @@ fn serve(job: Job) {
     };
     match unsent.0 {
         Ok(mut child) => {
-            tracing::warn!(program, pid = child.id(), "requester is gone: the child is killed");
+            tracing::warn!(
+                program,
+                pid = child.id(),
+                "requester is gone: the child is killed"
+            );
             let killed = child.kill().and_then(|()| child.wait());
             if let Err(error) = killed {
                 tracing::warn!(program, pid = child.id(), %error, "child cannot be killed");
@@ -250,7 +254,10 @@ mod tests {
     #[test]
     fn a_missing_program_is_named_and_the_next_spawn_works() {
         let error = spawn(Command::new("/nowhere/to/be/found")).expect_err("it is not there");
-        assert!(error.to_string().contains("/nowhere/to/be/found"), "{error}");
+        assert!(
+            error.to_string().contains("/nowhere/to/be/found"),
+            "{error}"
+        );
         let mut child = spawn(Command::new("true")).expect("true is there");
         assert!(child.wait().expect("it is ours").success());
     }
