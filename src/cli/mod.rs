@@ -1,7 +1,7 @@
 //! The `foster` command: a host of this library with a command line.
 //!
 //! `docs/CLI.md` is its page. Standard output is the command's alone; only the help, the
-//! version and the table of `foster doctor` go there. Nothing here signals by number, forks or waits on a pid.
+//! version and the tables of the other subcommands go there. Nothing here signals by number, forks or waits on a pid.
 
 mod course;
 mod doctor;
@@ -12,10 +12,12 @@ mod options;
 mod outcome;
 mod parent;
 mod plan;
+mod ps;
 mod remedy;
 mod report;
 mod run;
 mod signals;
+mod stop;
 mod watch;
 mod words;
 
@@ -40,6 +42,14 @@ pub fn main() -> ExitCode {
         Ok(Request::Helper) => foster_helper::run(),
         Ok(Request::Doctor(format)) => match doctor::examine(format) {
             Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Ps(options)) => match ps::list(&options) {
+            Ok((text, code)) => print(&text, ExitCode::from(code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Stop(options)) => match stop::stop(&options) {
+            Ok((text, code)) => print(&text, ExitCode::from(code)),
             Err(line) => fail(&line),
         },
         Ok(Request::Print(text)) => print(&text, ExitCode::SUCCESS),

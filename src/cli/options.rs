@@ -22,6 +22,10 @@ pub(crate) enum Request {
     Run(Box<RunOptions>),
     /// Tell what can be had here, in this form.
     Doctor(Format),
+    /// List registered services.
+    Ps(PsOptions),
+    /// End registered services.
+    Stop(StopOptions),
     /// Play the helper, which no hand may start.
     #[cfg(feature = "embedded-helper")]
     Helper,
@@ -36,6 +40,28 @@ pub(crate) enum Format {
     Table,
     /// One JSON object on one line.
     Json,
+}
+
+/// What `foster ps` was told.
+#[derive(Debug)]
+pub(crate) struct PsOptions {
+    /// The folder of the registry; the default one without it.
+    pub(crate) folder: Option<PathBuf>,
+    /// The form of the answer.
+    pub(crate) format: Format,
+}
+
+/// What `foster stop` was told.
+#[derive(Debug)]
+pub(crate) struct StopOptions {
+    /// Where, and the form of the answer.
+    pub(crate) ps: PsOptions,
+    /// The services; all of them where there is none.
+    pub(crate) names: Vec<String>,
+    /// The time between the first signal and KILL.
+    pub(crate) grace: Duration,
+    /// The first signal.
+    pub(crate) signal: i32,
 }
 
 /// Everything that `foster run` was told.
@@ -131,6 +157,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
         Verb::Run(args) => args.check().map(|options| Request::Run(Box::new(options))),
         Verb::Doctor(DoctorArgs { json: true }) => Ok(Request::Doctor(Format::Json)),
         Verb::Doctor(DoctorArgs { json: false }) => Ok(Request::Doctor(Format::Table)),
+        Verb::Ps(args) => Ok(Request::Ps(args.options())),
+        Verb::Stop(args) => Ok(Request::Stop(args.options())),
         #[cfg(feature = "embedded-helper")]
         Verb::Helper => Ok(Request::Helper),
     }
@@ -155,6 +183,10 @@ enum Verb {
     Run(Box<RunArgs>),
     /// Tells which levels of containment can be had here, and what to do about the others
     Doctor(DoctorArgs),
+    /// Lists the services of a registry, and whether each runs
+    Ps(PsArgs),
+    /// Ends services of a registry with everything that is known to be theirs
+    Stop(StopArgs),
     /// Plays the helper of a host; it cannot be started by hand
     #[cfg(feature = "embedded-helper")]
     #[command(hide = true)]
@@ -240,6 +272,73 @@ struct DoctorArgs {
     /// Print one JSON object on one line
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    args_override_self = true,
+    after_help = "Exit code: 0, 1 when a file of the registry is not what a registry writes, 125 \
+        when it cannot be read."
+)]
+struct PsArgs {
+    /// The folder of the registry (default: foster/services in the user's state folder)
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+
+    /// Print one JSON object on one line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    args_override_self = true,
+    after_help = "Exit code: 0 when each of the services is over, 1 when one is not, 125 when one is \
+        not registered\nor the registry cannot be read; then nothing was signalled."
+)]
+struct StopArgs {
+    #[command(flatten)]
+    ps: PsArgs,
+
+    /// End every registered service
+    #[arg(long, required_unless_present = "names", conflicts_with = "names")]
+    all: bool,
+
+    /// The time between the first signal and KILL; 0 is KILL at once
+    #[arg(short = 'k', long, value_name = "D", default_value = "3s", value_parser = duration::parse)]
+    grace: Duration,
+
+    /// The first signal: a name or a number
+    #[arg(short, long, value_name = "SIG", default_value = "TERM", value_parser = signals::parse)]
+    signal: i32,
+
+    /// The services
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+impl PsArgs {
+    fn options(self) -> PsOptions {
+        PsOptions {
+            folder: self.folder,
+            format: match self.json {
+                true => Format::Json,
+                false => Format::Table,
+            },
+        }
+    }
+}
+
+impl StopArgs {
+    fn options(self) -> StopOptions {
+        StopOptions {
+            ps: self.ps.options(),
+            // Either there are names, or all are meant.
+            names: self.names,
+            grace: self.grace,
+            signal: self.signal,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

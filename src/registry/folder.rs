@@ -55,14 +55,19 @@ pub(super) struct Locked<'a> {
 }
 
 impl Folder {
-    /// Opens the folder, and makes it where it is missing.
-    pub(super) fn open(path: &Path) -> Result<Self, RegistryError> {
-        let system = |what| move |source| system(what, path, source);
+    /// Makes the folder where it is missing, and opens it.
+    pub(super) fn make(path: &Path) -> Result<Self, RegistryError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .map_err(system("registry folder cannot be made:"))?;
+            .map_err(|source| system("registry folder cannot be made:", path, source))?;
+        Self::open(path)
+    }
+
+    /// Opens the folder.
+    pub(super) fn open(path: &Path) -> Result<Self, RegistryError> {
+        let system = |what| move |source| system(what, path, source);
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let unsafe_folder = |fault| RegistryError::FolderUnsafe {
             path: path.to_owned(),

@@ -60,6 +60,7 @@ mod standing;
 mod stop;
 
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use folder::Folder;
@@ -77,6 +78,9 @@ pub use stop::{Outcome, Stop, Stopped};
 use crate::child::Child;
 use crate::identity::{Held, Markers};
 use crate::sys;
+
+/// The key of markers for hosts that need none of their own.
+pub const DEFAULT_KEY: &str = "FOSTER_SERVICE";
 
 /// The registry of one installation: a folder of rows.
 ///
@@ -146,9 +150,33 @@ impl Registry {
     pub fn open(folder: impl AsRef<Path>, key: &str) -> Result<Self, RegistryError> {
         Markers::new(key, "name")?;
         Ok(Self {
-            folder: Folder::open(folder.as_ref())?,
+            folder: Folder::make(folder.as_ref())?,
             key: key.to_owned(),
         })
+    }
+
+    /// Opens the registry in this folder, as [`open`](Self::open) does; none where there is no
+    /// such folder, and so no service.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_existing(
+        folder: impl AsRef<Path>,
+        key: &str,
+    ) -> Result<Option<Self>, RegistryError> {
+        let folder = folder.as_ref();
+        match folder.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // Whatever else is wrong with it, opening it says.
+            Ok(_) | Err(_) => {
+                Markers::new(key, "name")?;
+                Ok(Some(Self {
+                    folder: Folder::open(folder)?,
+                    key: key.to_owned(),
+                }))
+            }
+        }
     }
 
     /// Returns the folder that the `foster` command looks at where it is told no other:
