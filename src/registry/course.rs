@@ -141,13 +141,17 @@ pub(super) fn run(mut courses: Vec<Course>, how: Stop) -> Vec<(ServiceName, Outc
             members::find(&course.leader, &mut course.members);
         }
     }
-    // 2. KILL, again and again: a look may meet somebody new.
-    while !courses.iter().all(Course::is_over) && Instant::now() < budget {
+    // 2. KILL, again and again: a look may meet somebody new. Once in any case, also where the
+    //    looks have taken the whole budget.
+    while !courses.iter().all(Course::is_over) {
         for course in courses.iter_mut().filter(|course| !course.is_over()) {
             course.kill();
         }
-        let look = budget.min(Instant::now() + LOOK);
+        let look = Instant::now() + LOOK;
         while !wait(&mut courses, look) {}
+        if Instant::now() >= budget {
+            break;
+        }
     }
     let named = courses.into_iter();
     named

@@ -65,11 +65,16 @@ impl Running {
     }
 
     /// Ends it, if it lives, and reaps it.
-    pub(crate) fn end(mut self) {
-        if self.witness.is_alive() {
-            self.child.kill().expect("it is ours");
-        }
-        self.child.wait().expect("it is ours");
+    pub(crate) fn end(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // std signals no child that it has waited for.
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
     }
 }
 

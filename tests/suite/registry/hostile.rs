@@ -42,7 +42,7 @@ fn each(make: impl FnOnce(&Path)) -> Fault {
 }
 
 #[test]
-fn garbage_is_refused() {
+fn garbage_is_refused_as_no_row() {
     for bytes in [&b""[..], b"\0\0\0", b"{", b"[]", b"\xff\xfe", b"12"] {
         let fault = each(|path| fs::write(path, bytes).expect("a file"));
         assert!(matches!(fault, Fault::Content { .. }), "{bytes:?}: {fault}");

@@ -63,7 +63,7 @@ fn service_that_ignores_term_is_killed_at_the_end_of_the_grace_with_its_tree() {
 fn services_are_ended_at_the_same_time() {
     let stage = Stage::new();
     let registry = registry(&stage);
-    let script = "trap '' TERM; echo ready; while :; do sleep 60; done";
+    let script = "trap '' TERM; echo ready; sleep 30; sleep 30";
     let names = ["a", "b", "c", "d", "e"];
     let start = |name| Running::registered(&stage, &registry, name, script);
     let running: Vec<_> = names.into_iter().map(start).collect();
@@ -168,7 +168,7 @@ fn row_that_cannot_be_dropped_fails_no_stop() {
 fn budget_bounds_a_stop_that_never_began_its_grace() {
     let stage = Stage::new();
     let registry = registry(&stage);
-    let script = "trap '' TERM; echo ready; while :; do sleep 60; done";
+    let script = "trap '' TERM; echo ready; sleep 30; sleep 30";
     let mut running = Running::registered(&stage, &registry, "web", script);
     let how = Stop {
         grace: Duration::MAX,
