@@ -112,9 +112,12 @@ fn folder_that_others_can_write_to_or_that_is_a_link_is_refused() {
     let open = fs::create_dir(folder(&stage))
         .and_then(|()| fs::set_permissions(folder(&stage), Permissions::from_mode(0o777)));
     open.expect("a folder");
-    let refused = |path: &Path| match Registry::open(path, KEY).expect_err("it is refused") {
-        RegistryError::FolderUnsafe { fault, .. } => fault,
-        error => panic!("{error}"),
+    let refused = |path: &Path| {
+        let error = Registry::open(path, KEY).expect_err("it is refused");
+        let RegistryError::FolderUnsafe { fault, .. } = error else {
+            panic!("{error}");
+        };
+        fault
     };
     assert_eq!(refused(&folder(&stage)), Fault::Writable { mode: 0o777 });
     let real = stage.scratch().join("real");
