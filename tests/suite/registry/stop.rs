@@ -172,12 +172,12 @@ fn budget_bounds_a_stop_that_never_began_its_grace() {
     let mut running = Running::registered(&stage, &registry, "web", script);
     let how = Stop {
         grace: Duration::MAX,
-        budget: Duration::from_millis(1500),
+        budget: Duration::from_secs(5),
         ..Stop::default()
     };
     let begin = Instant::now();
     let stopped = registry.stop_all(how).expect("the folder");
-    assert!(begin.elapsed() < Duration::from_secs(8), "{begin:?}");
+    assert!(begin.elapsed() < Duration::from_secs(15), "{begin:?}");
     assert!(
         stopped.iter().all(|(_, outcome)| outcome.is_over()),
         "{stopped:?}"
