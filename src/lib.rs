@@ -94,12 +94,16 @@ mod connection;
 pub mod contain;
 mod error;
 mod helper;
+pub mod identity;
 mod init;
 mod launch;
 mod output;
 mod parent;
+#[cfg(feature = "registry")]
+pub mod registry;
 mod session;
 mod stdio;
+pub mod supervised;
 mod sweep;
 mod sys;
 mod watch;

@@ -11,9 +11,14 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 
 /// The flag that sends to the whole process group of the pidfd's process (Linux 6.9).
 const PROCESS_GROUP: libc::c_uint = 1 << 2;
+
+/// The code of a child whose parent went before its death signal was armed. Nobody sees it but
+/// whoever reaps orphans.
+const UNPARENTED: libc::c_int = 111;
 
 /// Signals the process group that a pidfd's process leads; the process alone where the kernel
 /// does not know the flag (`pidfd_send_signal(2)`).
@@ -26,6 +31,17 @@ pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()>
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => signal_pidfd(pidfd, signal, 0),
         outcome => outcome,
     }
+}
+
+/// Signals the process group that a pidfd's process leads, and nobody else
+/// (`pidfd_send_signal(2)`).
+///
+/// # Errors
+///
+/// `ESRCH` where it leads none or nobody is left, `EINVAL` where the kernel does not know the
+/// flag; otherwise what the kernel says.
+pub(crate) fn signal_whole_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    signal_pidfd(pidfd, signal, PROCESS_GROUP)
 }
 
 /// Signals a pidfd's process alone (`pidfd_send_signal(2)`).
@@ -83,6 +99,50 @@ pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call takes integers and checks the number itself.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     own(copy)
+}
+
+/// Has a command's process get a signal when the thread that forks it ends
+/// (`PR_SET_PDEATHSIG`, `prctl(2)`). `parent` is the process of that thread.
+///
+/// Where the signal cannot be armed, the spawn fails. Where the parent is gone by then, so that
+/// no signal would come, the child exits before it runs anything.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "three async-signal-safe calls for hosts that want no helper"
+)]
+pub(crate) fn arm_death_signal(command: &mut std::process::Command, signal: i32, parent: u32) {
+    let arm = move || {
+        // SAFETY: the calls of `death_signal` are prctl, getppid and _exit; it allocates
+        // nothing and takes no lock.
+        unsafe { death_signal(signal, parent) }
+    };
+    // SAFETY: between fork and exec, the closure makes the async-signal-safe calls of
+    // `death_signal` and no other.
+    unsafe { command.pre_exec(arm) };
+}
+
+/// Arms the signal, then looks whether the parent is still the one that it is armed for.
+///
+/// # Safety
+///
+/// Only between fork and exec, where `_exit` ends a child that has run nothing.
+unsafe fn death_signal(signal: i32, parent: u32) -> io::Result<()> {
+    // SAFETY: this prctl takes integers only.
+    let code = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call takes nothing and always succeeds.
+    let now = unsafe { libc::getppid() };
+    if now == 0 {
+        // The parent is in another pid namespace, where nobody can tell whether it lives.
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    if now.unsigned_abs() != parent {
+        // SAFETY: the call ends this child and runs no destructor.
+        unsafe { libc::_exit(UNPARENTED) };
+    }
+    Ok(())
 }
 
 fn own(number: RawFd) -> io::Result<OwnedFd> {

@@ -1,7 +1,7 @@
 //! The `foster` command: a host of this library with a command line.
 //!
 //! `docs/CLI.md` is its page. Standard output is the command's alone; only the help, the
-//! version, the table of `foster doctor` and that of `foster sweep` go there. Nothing here signals by number, forks or waits on a pid.
+//! version and the tables of the other subcommands go there. Nothing here signals by number, forks or waits on a pid.
 
 mod contain;
 mod contain_options;
@@ -13,11 +13,15 @@ mod news;
 mod options;
 mod outcome;
 mod plan;
+mod ps;
 mod remedy;
 mod report;
 mod run;
+mod service_options;
 mod signals;
+mod stop;
 mod sweep;
+mod sweep_options;
 mod watch;
 mod words;
 
@@ -47,6 +51,14 @@ pub fn main() -> ExitCode {
         },
         Ok(Request::Sweep(options)) => match sweep::sweep(&options) {
             Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Ps(options)) => match ps::list(&options) {
+            Ok((text, code)) => print(&text, ExitCode::from(code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Stop(options)) => match stop::stop(&options) {
+            Ok((text, code)) => print(&text, ExitCode::from(code)),
             Err(line) => fail(&line),
         },
         Ok(Request::Print(text)) => print(&text, ExitCode::SUCCESS),

@@ -13,6 +13,8 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::contain_options::{ContainArgs, ContainOptions};
+use crate::cli::service_options::{PsArgs, PsOptions, StopArgs, StopOptions};
+use crate::cli::sweep_options::{SweepArgs, SweepOptions};
 use crate::cli::{duration, signals};
 use crate::{Level, LevelChoice};
 
@@ -27,6 +29,10 @@ pub(crate) enum Request {
     Doctor(Format),
     /// End what dead helpers left.
     Sweep(SweepOptions),
+    /// List registered services.
+    Ps(PsOptions),
+    /// End registered services.
+    Stop(StopOptions),
     /// Play the helper, which no hand may start.
     #[cfg(feature = "embedded-helper")]
     Helper,
@@ -41,19 +47,6 @@ pub(crate) enum Format {
     Table,
     /// One JSON object on one line.
     Json,
-}
-
-/// Everything that `foster sweep` was told.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SweepOptions {
-    /// Whether nothing is to be ended.
-    pub(crate) dry_run: bool,
-    /// The form of the report.
-    pub(crate) format: Format,
-    /// The time between TERM and KILL; zero is KILL at once.
-    pub(crate) grace: Duration,
-    /// Where records are looked for; where helpers keep them, if there is none.
-    pub(crate) folders: Vec<PathBuf>,
 }
 
 /// Everything that `foster run` was told.
@@ -154,23 +147,15 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
             .check()
             .map(|options| Request::Contain(Box::new(options))),
         Verb::Doctor(DoctorArgs { json }) => Ok(Request::Doctor(format(json))),
-        Verb::Sweep(SweepArgs {
-            dry_run,
-            json,
-            grace,
-            folders,
-        }) => Ok(Request::Sweep(SweepOptions {
-            dry_run,
-            format: format(json),
-            grace,
-            folders,
-        })),
+        Verb::Sweep(args) => Ok(Request::Sweep(args.options())),
+        Verb::Ps(args) => Ok(Request::Ps(args.options())),
+        Verb::Stop(args) => Ok(Request::Stop(args.options())),
         #[cfg(feature = "embedded-helper")]
         Verb::Helper => Ok(Request::Helper),
     }
 }
 
-fn format(json: bool) -> Format {
+pub(crate) fn format(json: bool) -> Format {
     if json { Format::Json } else { Format::Table }
 }
 
@@ -197,6 +182,10 @@ enum Verb {
     Doctor(DoctorArgs),
     /// Ends what is left where foster and all that watches over its commands was killed at once
     Sweep(SweepArgs),
+    /// Lists the services of a registry, and whether each runs
+    Ps(PsArgs),
+    /// Ends services of a registry with everything that is known to be theirs
+    Stop(StopArgs),
     /// Plays the helper of a host; it cannot be started by hand
     #[cfg(feature = "embedded-helper")]
     #[command(hide = true)]
@@ -282,31 +271,6 @@ struct DoctorArgs {
     /// Print one JSON object on one line
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Args, Debug)]
-#[command(
-    args_override_self = true,
-    after_help = "A duration is a number with ms, s (also without a unit), m, h or d.\n\
-        Exit code: 0 when nothing is left, 1 when something is or could not be looked at,\n\
-        125 when foster failed."
-)]
-struct SweepArgs {
-    /// Only tell what is left: nothing is signalled, nothing is removed
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print one JSON object on one line
-    #[arg(long)]
-    json: bool,
-
-    /// The time between TERM and KILL; 0 is KILL at once
-    #[arg(short = 'k', long, value_name = "D", default_value = "1s", value_parser = duration::parse)]
-    grace: Duration,
-
-    /// Look for records in this folder instead of the usual ones; may be repeated
-    #[arg(long = "dir", value_name = "DIR")]
-    folders: Vec<PathBuf>,
 }
 
 /// A level that is asked for, as it is spelt.

@@ -5,7 +5,8 @@
 use serde::Serialize;
 
 use crate::cli::doctor::Answer;
-use crate::cli::options::{Format, SweepOptions};
+use crate::cli::options::Format;
+use crate::cli::sweep_options::SweepOptions;
 use crate::cli::words;
 use crate::{Fate, Found, Refused, Survivor, Sweep, Swept, SweptInstance};
 

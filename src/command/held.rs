@@ -37,7 +37,9 @@ impl Command {
             Err(refusal) => return Err(refused(refusal, During::Unsent)),
         };
         let error = match ticket.wait(Instant::now().checked_add(limit)) {
-            Ok(Some(Reply::Prepared { pid, containment })) => {
+            Ok(Some(Reply::Prepared {
+                pid, containment, ..
+            })) => {
                 let session = Session::new(helper.clone(), id, pid, containment);
                 return Ok(Held {
                     command: self,

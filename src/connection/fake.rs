@@ -54,6 +54,7 @@ pub(crate) fn helper(script: impl FnOnce(Fake) + Send + 'static) -> (Helper, Joi
             capabilities,
             Origin {
                 path: None,
+                own_program: false,
                 timeout: ANSWER_LIMIT,
             },
         ),

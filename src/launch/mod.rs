@@ -58,6 +58,7 @@ pub struct HelperBuilder {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) path: Option<PathBuf>,
+    pub(crate) own_program: bool,
     pub(crate) timeout: Duration,
 }
 
@@ -67,6 +68,7 @@ impl From<Origin> for HelperBuilder {
             path: origin.path,
             log: None,
             refuse_threads: false,
+            own_program: origin.own_program,
             timeout: origin.timeout,
         }
     }
@@ -173,6 +175,7 @@ impl HelperBuilder {
                 tracing::debug!(helper = process.id(), ?capabilities, "helper said hello");
                 let origin = Origin {
                     path: self.path,
+                    own_program: self.own_program,
                     timeout: self.timeout,
                 };
                 Ok(Helper::new(connection, process, capabilities, origin))
