@@ -40,7 +40,10 @@ fn for_each_escape(
         assert_eq!(ending.cause, cause, "{what}: {ending:?}");
         link.close(escaped.running.session);
         link.assert_idle();
-        escaped.keeper.wait_for_death(DEATH);
+        assert_eq!(link.spares(), [escaped.keeper.pid()], "{what}");
+        link.hang_up();
+        assert_eq!(link.exit_code(), 0, "{what}");
+        assert!(!escaped.keeper.is_alive(), "{what}: its keeper is left");
     }
 }
 
