@@ -99,7 +99,7 @@ fn escapees_of_each_session_are_its_own_and_end_with_it() {
 /// Everything that a command can see of how it was started.
 fn looks_around(stage: &Stage) -> Spec {
     tree(stage.sh("umask; pwd; ulimit -a; nice; env | sort; \
-         grep -E '^(Sig|Shd|Cap|NoNew|Cpus_allowed:|Groups|Uid|Gid|Seccomp)' /proc/self/status; \
+         grep -E '^(SigPnd|SigBlk|SigIgn|SigCgt|Shd|Cap|NoNew|Cpus_allowed:|Groups|Uid|Gid|Seccomp)' /proc/self/status; \
          cat /proc/self/oom_score_adj /proc/self/cgroup; ls -l /proc/self/fd | wc -l"))
 }
 
@@ -284,7 +284,7 @@ fn spawn_that_meets_the_death_of_a_keeper_is_answered_and_runs_once_at_most() {
             } => lost += 1,
             other => panic!("turn {turn}: {other:?}"),
         }
-        let ending = link.ending(session);
+        let ending = link.end(session, Duration::ZERO);
         assert_eq!(ending.verdict, Verdict::AllGone, "turn {turn}");
         link.close(session);
         keeper.wait_for_death(DEATH);
@@ -360,4 +360,24 @@ fn keeper_of_a_released_session_keeps_no_other_one() {
     running.witness.signal(libc::SIGKILL);
     keeper.wait_for_death(DEATH);
     finish(&mut link, &other, next);
+}
+
+#[test]
+fn keeper_that_is_stopped_as_it_is_handed_a_session_delays_it_and_no_more() {
+    let stage = Stage::new();
+    let mut link = stage.link();
+    for turn in 0..8 {
+        let keeper = spare(&stage, &mut link);
+        let (session, id) = link.start(tree(stage.sh("exec sleep 60")));
+        keeper.signal(libc::SIGSTOP);
+        let reply = link.answer_within(id, DEATH).reply;
+        assert!(
+            matches!(reply, Reply::Spawned { .. }),
+            "turn {turn}: {reply:?}"
+        );
+        let ending = link.end(session, Duration::ZERO);
+        assert_all_gone(&ending, "it was continued");
+        link.close(session);
+        link.assert_idle();
+    }
 }
