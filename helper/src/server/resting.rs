@@ -14,7 +14,9 @@ use crate::sys::own;
 impl Server {
     /// Says that the session is forgotten, once it is, and whether another one can be kept.
     pub(super) fn rest_if_done(&mut self) -> Result<(), Fault> {
+        // A keeper that is process 1 of a namespace ends with it: the namespace is its session's.
         let is_done = self.role == Role::Keeper
+            && self.isolation.is_none()
             && !self.has_forgotten
             && self.table.len() == 0
             && self.closing.is_none();
@@ -36,11 +38,9 @@ impl Server {
         self.reply(keeper::FORGOTTEN, reply)
     }
 
-    /// Nobody and nothing of a session is here. A keeper that is process 1 of a namespace is
-    /// never blank: the namespace is its session's.
+    /// Nobody and nothing of a session is here.
     fn is_blank(&self) -> Result<bool, Fault> {
-        let is_empty = self.isolation.is_none()
-            && self.released.is_empty()
+        let is_empty = self.released.is_empty()
             && self.unreaped.is_empty()
             && self.sweep.is_none()
             && self.lists.is_empty();
