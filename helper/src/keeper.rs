@@ -1,4 +1,4 @@
-//! A keeper: a fork of the helper that keeps one session, by the same code.
+//! A keeper: a fork of the helper that keeps one session at a time, by the same code.
 //!
 //! What a fork inherits is dangerous, so the order is fixed. Every signal is blocked across the
 //! fork and stays so: the copied handlers would wake the helper in our name, and the copied
@@ -29,8 +29,12 @@ use crate::sys::spawn::Context;
 use crate::sys::{outer, own};
 use crate::{SYSTEM, run_server};
 
-/// The id of the spawn that a keeper is born with.
+/// The id of the spawn that a keeper is born with, and of each that it is handed later.
 pub(crate) const BIRTH: RequestId = RequestId(1);
+
+/// The id under which a keeper says what nobody has asked for: that its session is forgotten, by
+/// a `Pong` where it can keep another one.
+pub(crate) const FORGOTTEN: RequestId = RequestId(0);
 
 /// What a keeper takes along.
 #[derive(Debug)]
@@ -63,11 +67,9 @@ pub(crate) struct Birth {
 /// Lives as a keeper, from the fork to the exit. The server that was copied is gone.
 pub(crate) fn live(birth: Birth) -> ! {
     let code = match settle(birth) {
-        Ok((server, session, spec, frame, containment)) => {
-            run_server(server, Some(session), |server| {
-                server.keep(BIRTH, session, spec, frame, containment)
-            })
-        }
+        Ok((server, session, spec, frame, containment)) => run_server(server, |server| {
+            server.keep(BIRTH, session, spec, frame, containment)
+        }),
         Err(error) => {
             crate::complain(&error);
             SYSTEM

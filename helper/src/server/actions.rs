@@ -160,7 +160,9 @@ impl Server {
                 Alarm::Deadline => self.deadline_of_kept(session),
                 Alarm::Hard => return self.give_up_keeper(session),
                 Alarm::Poll => return self.poll_keeper(session),
-                Alarm::Linger | Alarm::Grace | Alarm::Look => {}
+                Alarm::Look => return self.doubt_keeper(session),
+                Alarm::Linger => return self.flush_relay(session),
+                Alarm::Grace => {}
             }
             return Ok(());
         }

@@ -262,7 +262,7 @@ impl Server {
                 .change(session, |record| record.body.work.as_mut().and_then(take))
                 .flatten(),
             Owner::Sweep => self.sweep_work().and_then(take),
-            Owner::Socket | Owner::List(_) => None,
+            Owner::Socket | Owner::List(_) | Owner::Spares => None,
         };
         let Some((process, is_time)) = taken else {
             self.watches.remove(&token);
@@ -272,7 +272,9 @@ impl Server {
         match owner {
             Owner::Session(session) if is_time => self.look(session),
             Owner::Sweep if is_time => self.look_at_unclaimed(),
-            Owner::Session(_) | Owner::Sweep | Owner::Socket | Owner::List(_) => Ok(()),
+            Owner::Session(_) | Owner::Sweep | Owner::Socket | Owner::List(_) | Owner::Spares => {
+                Ok(())
+            }
         }
     }
 
