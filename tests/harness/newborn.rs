@@ -141,12 +141,21 @@ fn go_on(pid: Pid, signal: Option<Signal>) -> bool {
 impl Drop for Births {
     fn drop(&mut self) {
         for pid in self.held.drain(..).chain(self.traced.drain(..)) {
-            // Only a stopped tracee can be let go, and one may be dead by now.
-            let stopped =
-                ptrace::interrupt(pid).and_then(|()| waitpid(pid, Some(WaitPidFlag::__WALL)));
-            if stopped.is_ok() {
-                let _gone = ptrace::detach(pid, None);
+            // One that is dead is collected, so that its parent sees it; the others are stopped,
+            // and let go.
+            let collect = || waitpid(pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
+            if ptrace::interrupt(pid).is_err() {
+                let _dead = collect();
+                continue;
             }
+            let deadline = Deadline::after(DEATH);
+            while let Ok(WaitStatus::StillAlive) = collect() {
+                if deadline.is_reached() {
+                    break;
+                }
+                pass(LOOK);
+            }
+            let _gone = ptrace::detach(pid, None);
         }
     }
 }

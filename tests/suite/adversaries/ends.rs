@@ -151,6 +151,10 @@ fn end_of_one_session_touches_nobody_of_another() {
             assert!(other.running.witness.is_alive(), "the leader of {shape:?}");
             assert!(other.tracer.is_held(), "{shape:?}");
         }
+        for other in &mut others {
+            scene.link.close(other.running.session);
+            other.wait_for_death(DEATH);
+        }
     });
 }
 

@@ -59,11 +59,14 @@ fn command_is_never_the_first_process_and_sees_its_own_namespace_in_proc() {
 #[test]
 fn release_is_refused() {
     let Some(mut scene) = scene() else { return };
-    let spec = Spec {
+    let detachable = Spec {
         detachable: true,
         ..scene.stage.sleeper()
     };
-    let (running, mut tracer) = scene.spawn(spec);
+    let detachable = scene.at(detachable);
+    let reason = scene.link.spawn_refusal(detachable);
+    assert!(matches!(reason, Reject::Unsupported { .. }), "{reason:?}");
+    let (running, mut tracer) = scene.spawn(scene.stage.sleeper());
     tracer.line();
     let session = running.session;
     let reason = scene.link.refusal(Request::Release { session });

@@ -75,7 +75,7 @@ fn bubblewrap_and_what_it_wraps_are_all_gone_with_the_outer_session() {
         let Some(mut scene) = Scene::new(level, WHAT) else {
             continue;
         };
-        let words = ["--ro-bind", "/", "/", "--proc", "/proc", "--unshare-pid"];
+        let words = ["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid"];
         let script = "setsid sh -c 'echo ready; exec sleep 60' & exec sleep 60";
         let words: Vec<&str> = words.into_iter().chain(["sh", "-c", script]).collect();
         let (running, mut tracer) = scene.spawn(scene.stage.command("/usr/bin/bwrap", &words));
