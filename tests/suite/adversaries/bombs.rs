@@ -13,11 +13,12 @@ const BOMBED: u32 = 64_360;
 /// How many processes a user may have: the bomb's, the helper's and a keeper.
 const THOUSAND: &str = "nproc=1004";
 
-/// A ping is answered within this time, whatever is being ended.
+/// Pings are answered within this time, whatever is being ended.
 const PONG: Duration = Duration::from_millis(50);
 
-/// How often the ping may come late because this machine does something else.
-const STRAYS: usize = 3;
+/// How often a ping is tried while the bomb goes off and nothing is ended: what this machine
+/// takes to let anybody run beside it.
+const CONTROLS: usize = 20;
 
 /// The hard limit of an ending and what its answer takes.
 const HARD: Duration = Duration::from_secs(7);
@@ -34,38 +35,43 @@ fn thousand(level: Level, user: u32) -> Option<(Scene, Running, Tracer)> {
     Some((scene, running, tracer))
 }
 
-/// Waits for an ending and pings meanwhile. Gives it with the times of the pings.
-fn ping_until_ended(scene: &mut Scene, running: &Running) -> (Ending, Vec<Duration>) {
+/// How long one ping takes.
+fn ping(scene: &mut Scene) -> Duration {
+    let begin = Instant::now();
+    let ping = scene.link.call(Request::Ping);
+    let reply = scene.link.answer(ping).reply;
+    assert!(matches!(reply, Reply::Pong { .. }), "{reply:?}");
+    begin.elapsed()
+}
+
+/// Ends a bomb and pings meanwhile. All but one in a hundred pings are answered in time, or as
+/// soon as before the kill, when the helper did nothing else.
+fn end_and_ping(scene: &mut Scene, running: &Running) -> Ending {
+    let controls = (0..CONTROLS).map(|_| ping(scene)).max();
+    let control = controls.unwrap_or_default();
     let session = running.session;
     let kill = scene.link.ask_kill(session, libc::SIGKILL, Duration::ZERO);
     let mut pings = Vec::new();
     while !scene.link.has_answer(kill) {
-        let begin = Instant::now();
-        let ping = scene.link.call(Request::Ping);
-        let reply = scene.link.answer(ping).reply;
-        assert!(matches!(reply, Reply::Pong { .. }), "{reply:?}");
-        pings.push(begin.elapsed());
+        pings.push(ping(scene));
         assert!(pings.len() < 1_000_000, "the kill is never answered");
     }
-    (scene.link.ended(kill, ANSWER), pings)
-}
-
-fn assert_pings(mut pings: Vec<Duration>, level: Level, ending: &Ending) {
+    let ending = scene.link.ended(kill, ANSWER);
     pings.sort_unstable();
-    let slowest = pings.last().copied().unwrap_or_default();
-    report(&format!(
-        "a bomb of a thousand at {level:?}: {:?} in {:?}, {} rounds, {} pings, the slowest {slowest:?}",
+    let most = pings.get(pings.len() * 99 / 100).copied();
+    let (most, slowest) = (most.unwrap_or_default(), pings.last());
+    let line = format!(
+        "a bomb of a thousand at {:?}: {:?} in {:?}, {} rounds, {} pings, 99% within {most:?}, \
+         the slowest {slowest:?}; before the kill {control:?}",
+        scene.level,
         ending.verdict,
         Duration::from(ending.took),
         ending.rounds,
         pings.len(),
-    ));
-    let late = pings.iter().filter(|ping| **ping > PONG).count();
-    assert!(
-        late <= STRAYS,
-        "{late} of {} pings: {slowest:?}",
-        pings.len()
     );
+    report(&line);
+    assert!(most <= PONG.max(control), "{line}");
+    ending
 }
 
 #[test]
@@ -74,8 +80,7 @@ fn bomb_of_a_thousand_sessions_is_all_gone_in_a_cgroup_and_in_a_namespace() {
         let Some((mut scene, running, mut tracer)) = thousand(level, user) else {
             continue;
         };
-        let (ending, pings) = ping_until_ended(&mut scene, &running);
-        assert_pings(pings, level, &ending);
+        let ending = end_and_ping(&mut scene, &running);
         scene.assert_all_gone(&ending, "the bomb");
         assert!(!tracer.is_held(), "somebody of the bomb lives at {level:?}");
         scene.link.close(running.session);
@@ -90,8 +95,7 @@ fn bomb_of_a_thousand_sessions_is_all_gone_in_a_tree_or_said_to_be_too_fast() {
     let Some((mut scene, running, mut tracer)) = thousand(Level::Tree, BOMBED + 2) else {
         return;
     };
-    let (ending, pings) = ping_until_ended(&mut scene, &running);
-    assert_pings(pings, Level::Tree, &ending);
+    let ending = end_and_ping(&mut scene, &running);
     assert!(Duration::from(ending.took) < HARD, "{ending:?}");
     match ending.verdict {
         Verdict::AllGone => assert!(!tracer.is_held(), "somebody of the bomb lives"),

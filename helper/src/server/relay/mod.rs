@@ -70,6 +70,10 @@ pub(crate) struct Relay {
     pub(super) last: Option<Reply>,
     /// The client has closed the session.
     closed: bool,
+    /// The keeper was killed because it did not go.
+    killed: bool,
+    /// It does not die of that either.
+    stuck: bool,
 }
 
 impl Relay {
@@ -132,7 +136,7 @@ impl Relay {
 
     /// Nothing of this keeps the helper from going.
     pub(super) fn lets_go(&self) -> bool {
-        self.keeper.is_none() || self.state == StateName::Released
+        self.keeper.is_none() || self.stuck || self.state == StateName::Released
     }
 
     fn info(&self, session: SessionId, now: Instant) -> SessionInfo {
@@ -248,6 +252,8 @@ impl Server {
             exit: None,
             last: None,
             closed: false,
+            killed: false,
+            stuck: false,
         };
         // The keeper was born with the spawn and answers it first.
         if let Some(deadline) = spec.deadline {
