@@ -3,8 +3,6 @@
 #[path = "adversaries/ground.rs"]
 mod ground;
 
-#[path = "adversaries/bombs.rs"]
-mod bombs;
 #[path = "adversaries/ends.rs"]
 mod ends;
 #[path = "adversaries/frozen.rs"]

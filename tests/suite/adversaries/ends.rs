@@ -69,7 +69,7 @@ fn close_leaves_nobody_of_any_shape() {
 fn deadline_leaves_nobody_of_any_shape() {
     at_each_level(|scene| {
         let timed = |spec| Spec {
-            deadline: Some(Duration::from_millis(800).into()),
+            deadline: Some(Duration::from_secs(3).into()),
             ..spec
         };
         for mut formed in Formed::all(scene, timed) {

@@ -147,7 +147,7 @@ impl Server {
             keeper.signal(libc::SIGKILL)?;
             relay.killed = true;
             self.timers
-                .set(Owner::Session(session), Alarm::Hard, self.now, MARGIN);
+                .set(Owner::Session(session), Alarm::Hard, self.now, HARD_LIMIT);
             return Ok(());
         }
         relay.stuck = true;
