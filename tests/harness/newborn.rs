@@ -54,7 +54,7 @@ impl Births {
     /// # Panics
     ///
     /// Where none is born in time.
-    pub fn next(&mut self) -> i32 {
+    pub fn await_birth(&mut self) -> i32 {
         let deadline = Deadline::after(DEATH);
         let before = self.held.len();
         while self.held.len() == before {

@@ -13,19 +13,18 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foster_protocol::{Bytes, Orphan, Pid};
 
 use crate::sys::outer::shown;
-use crate::sys::own;
 use crate::sys::proc::{self, Stat};
 use crate::sys::process::Process;
 
 /// A walk holds at most this many pidfds: the reserve of descriptors covers them.
 const MOST_HELD: usize = 1024;
 
-/// A walk ends after this much processor time, so that no other session waits longer for its turn.
+/// A walk ends after this time, so that no other session waits longer for its turn.
 const LONGEST_WALK: Duration = Duration::from_millis(20);
 
 /// A keeper's walk: it has one session, and a tree that takes every processor leaves it little
@@ -111,7 +110,7 @@ pub(crate) fn census(
         met: HashSet::new(),
         passed: Vec::new(),
         moved: false,
-        started: own::thread_time()?,
+        started: Instant::now(),
         at: 0,
     };
     if ground.orphans.is_some() {
@@ -187,9 +186,7 @@ struct Walk<'a> {
     passed: Vec<i32>,
     /// Something was not where it was listed.
     moved: bool,
-    /// The thread's processor time at the start: a tree that takes every processor must not cut
-    /// a walk short by that.
-    started: Duration,
+    started: Instant,
     /// The next of the nodes whose children have not been looked at.
     at: usize,
 }
@@ -200,9 +197,7 @@ impl Walk<'_> {
             true => LONGEST_WALK_ALONE,
             false => LONGEST_WALK,
         };
-        // Without a clock the number of pidfds alone is the bound.
-        let took = own::thread_time().map(|now| now.saturating_sub(self.started));
-        let over = self.nodes.len() >= MOST_HELD || took.is_ok_and(|took| took >= longest);
+        let over = self.nodes.len() >= MOST_HELD || self.started.elapsed() >= longest;
         self.census.cut |= over;
         over
     }

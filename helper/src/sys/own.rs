@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::prctl;
@@ -206,18 +205,6 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
 /// What `prctl(2)` says.
 pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
     Ok(prctl::set_dumpable(dumpable)?)
-}
-
-/// How long this thread has run on a processor.
-///
-/// # Errors
-///
-/// What `clock_gettime(2)` says.
-pub(crate) fn thread_time() -> io::Result<Duration> {
-    let time = raw::thread_time()?;
-    let seconds = u64::try_from(time.tv_sec).map_err(io::Error::other)?;
-    let nanos = u32::try_from(time.tv_nsec).map_err(io::Error::other)?;
-    Ok(Duration::new(seconds, nanos))
 }
 
 /// Opens a pidfd to watch a process (`pidfd_open(2)`).

@@ -408,14 +408,3 @@ pub(super) fn exit(code: c_int) -> ! {
     // SAFETY: the call ends the process at once and runs nothing of it.
     unsafe { libc::_exit(code) }
 }
-
-/// The processor time of this thread (`clock_gettime(2)`, `CLOCK_THREAD_CPUTIME_ID`).
-pub(super) fn thread_time() -> io::Result<libc::timespec> {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one timespec to a place that is valid for it.
-    check_int(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) })?;
-    Ok(time)
-}

@@ -28,10 +28,10 @@ fn kill_before_setsid_is_answered_when_the_child_is_gone_and_not_before() {
             let (mut tracer, writer) = foster_tests::Tracer::new();
             let command = foster_tests::Command::new(spec).with(1, writer);
             let (session, spawn) = scene.link.start(command);
-            let mut born = births.next();
+            let mut born = births.await_birth();
             if level != Level::Group {
                 births.let_go(born);
-                born = births.next();
+                born = births.await_birth();
             }
             let child = Witness::of(born);
             let own = proc::stat(born).expect("it is held");
