@@ -66,8 +66,8 @@ impl Scene {
         let mut link = launch.silent();
         let capabilities = link.hello();
         let levels = capabilities.levels.iter();
-        let lack = levels.filter(|one| one.level == level && one.errno != 0);
-        if let Some(lack) = lack.last() {
+        let mut lack = levels.filter(|one| one.level == level && one.errno != 0);
+        if let Some(lack) = lack.next() {
             let missing = format!("level {level:?}: {:?}, error {}", lack.obstacle, lack.errno);
             not_run(what, &missing);
             return None;
@@ -98,10 +98,11 @@ impl Scene {
         assert_eq!(ending.verdict, Verdict::AllGone, "{what}");
         assert!(ending.survivors.is_empty(), "{what}");
         if self.level != Level::Group {
-            let proof = match ending.cause {
-                // Where a tree takes every processor, its keeper may be too late.
-                Cause::SupervisorLost if self.level == Level::Namespace => Proof::NamespaceDead,
-                _ => proof_of_keeper(self.level),
+            // Where a tree takes every processor, its keeper may be too late.
+            let is_late = ending.cause == Cause::SupervisorLost;
+            let proof = match is_late && self.level == Level::Namespace {
+                true => Proof::NamespaceDead,
+                false => proof_of_keeper(self.level),
             };
             assert_eq!(ending.proof, Some(proof), "{what}");
         }

@@ -126,8 +126,8 @@ fn root_that_lacks_a_controller_keeps_the_level_away_and_says_so() {
     let Reply::Welcome { capabilities, .. } = reply else {
         panic!("{reply:?}")
     };
-    let levels = capabilities.levels.iter();
-    let lack = levels.filter(|one| one.level == Level::Cgroup).last();
+    let mut levels = capabilities.levels.iter();
+    let lack = levels.find(|one| one.level == Level::Cgroup);
     let lack = lack.expect("the level is told of");
     assert_ne!(lack.errno, 0, "{lack:?}");
     assert!(lack.obstacle.is_some(), "{lack:?}");
