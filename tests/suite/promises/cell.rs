@@ -1,0 +1,191 @@
+//! One cell: an event, and what it leaves.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use foster_protocol::Level;
+use foster_tests::{DEATH, Deadline, pass};
+
+use crate::events::Event;
+use crate::ground::Ground;
+use crate::outcome::Outcome;
+use crate::shapes::Shape;
+
+/// How long after the last supervisor's end, or after the verdict, the dead may take to be dead.
+const SETTLE: Duration = Duration::from_millis(700);
+
+/// How long the members may live while somebody runs who can end them: a hard limit, and time.
+const SUPERVISED: Duration = Duration::from_secs(12);
+
+/// The deadline of a session at the first try: its shape has to be complete before.
+const DEADLINE: Duration = Duration::from_millis(1_500);
+
+const LOOK: Duration = Duration::from_millis(5);
+
+/// One cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) level: Level,
+    pub(crate) event: Event,
+    pub(crate) shape: Shape,
+    /// Its place in the whole table.
+    pub(crate) number: u32,
+}
+
+impl Cell {
+    /// The level as the page and a host's option name it.
+    pub(crate) fn level_name(self) -> &'static str {
+        level_name(self.level)
+    }
+
+    /// Runs it. A cell that fails in a way that is no outcome is said so.
+    pub(crate) fn run(self) -> Result<Outcome, String> {
+        if self.event == Event::Keeper && self.level == Level::Group {
+            return Ok(Outcome::Void("there is no keeper at level `group`"));
+        }
+        if self.shape == Shape::MuteFuse {
+            return Ok(Outcome::NotRun("there is no FUSE server here".to_owned()));
+        }
+        let mut deadline = DEADLINE;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let run = catch_unwind(AssertUnwindSafe(|| self.run_once(deadline)));
+            match run {
+                Ok(Ok(outcome)) => return Ok(outcome),
+                Ok(Err(missing)) => return Ok(Outcome::NotRun(missing)),
+                // The shape may not have been complete before the deadline.
+                Err(_) if self.event == Event::Timeout && tries < 3 => deadline *= 3,
+                Err(panic) => return Err(text(panic.as_ref())),
+            }
+        }
+    }
+
+    fn run_once(self, deadline: Duration) -> Result<Outcome, String> {
+        let mut ground = Ground::new(self, deadline)?;
+        let said = self.act(&mut ground);
+        let outcome = match said {
+            Some(said) => self.judge_told(&mut ground, &said),
+            None => judge_untold(&mut ground),
+        };
+        ground.clear();
+        Ok(outcome)
+    }
+
+    /// Does it, and gives what the host was told.
+    fn act(self, ground: &mut Ground) -> Option<String> {
+        let host = &mut ground.host;
+        let keeper = ground.keeper.as_ref();
+        match self.event {
+            Event::Kill => host.say("end"),
+            Event::Drop => host.say("close"),
+            Event::Timeout => host.say("wait"),
+            Event::LeaderExits => host.say("exit"),
+            Event::Keeper => host.say("wait"),
+            Event::Host => host.signal(libc::SIGKILL),
+            Event::Helper => ground.helper.signal(libc::SIGKILL),
+            // Stopped first, so that nobody acts between the deaths.
+            Event::HostAndHelper => {
+                ground.helper.signal(libc::SIGSTOP);
+                host.signal(libc::SIGKILL);
+                ground.helper.signal(libc::SIGKILL);
+            }
+            Event::AllThree => {
+                ground.helper.signal(libc::SIGSTOP);
+                keeper.iter().for_each(|keeper| keeper.signal(libc::SIGSTOP));
+                host.signal(libc::SIGKILL);
+                ground.helper.signal(libc::SIGKILL);
+                keeper.iter().for_each(|keeper| keeper.signal(libc::SIGKILL));
+            }
+            Event::HelperStopped => {
+                ground.helper.signal(libc::SIGSTOP);
+                host.signal(libc::SIGKILL);
+            }
+        }
+        let is_asked = matches!(
+            self.event,
+            Event::Timeout | Event::LeaderExits | Event::Keeper
+        );
+        if is_asked {
+            assert_eq!(host.stdout.line(), "asked");
+        }
+        if let (Event::Keeper, Some(keeper)) = (self.event, keeper) {
+            keeper.signal(libc::SIGKILL);
+        }
+        self.event.is_told().then(|| host.stdout.line())
+    }
+
+    /// What is left once the host was told of the end.
+    fn judge_told(self, ground: &mut Ground, said: &str) -> Outcome {
+        let mut words = said.split(' ');
+        let verdict = words.next().unwrap_or_default();
+        let named: Vec<(&str, &str)> = words.filter_map(|word| word.split_once(':')).collect();
+        let mut reasons: BTreeSet<String> =
+            named.iter().map(|(why, _)| (*why).to_owned()).collect();
+        if verdict == "Incomplete" && reasons.is_empty() {
+            reasons.insert("fork_rate".to_owned());
+        }
+        if reasons.is_empty() {
+            let is_gone = settles(ground);
+            let is_claimed = verdict == "AllGone";
+            assert!(is_gone || !is_claimed, "{said}, and somebody lives");
+            return if is_gone { Outcome::Gone } else { Outcome::Left };
+        }
+        let pids: Vec<&str> = named.iter().map(|(_, pid)| *pid).collect();
+        let is_named = |pid: i32| pids.contains(&pid.to_string().as_str());
+        let living = |ground: &Ground| {
+            let alive = ground.members.iter().filter(|member| member.is_alive());
+            alive.map(|member| member.pid()).collect::<Vec<_>>()
+        };
+        let wait = Deadline::after(SETTLE);
+        while !living(ground).into_iter().all(is_named) && !wait.is_reached() {
+            pass(LOOK);
+        }
+        match living(ground).into_iter().all(is_named) {
+            true => Outcome::Named(reasons),
+            false => Outcome::Left,
+        }
+    }
+}
+
+/// What is left where nobody is told of it.
+fn judge_untold(ground: &mut Ground) -> Outcome {
+    let wait = Deadline::after(SUPERVISED);
+    while ground.is_anybody_left() && ground.is_supervised() && !wait.is_reached() {
+        pass(LOOK);
+    }
+    if settles(ground) {
+        Outcome::Gone
+    } else {
+        Outcome::Left
+    }
+}
+
+/// Whether everybody is dead in a moment.
+fn settles(ground: &mut Ground) -> bool {
+    let wait = Deadline::after(SETTLE.min(DEATH));
+    while ground.is_anybody_left() {
+        if wait.is_reached() {
+            return false;
+        }
+        pass(LOOK);
+    }
+    true
+}
+
+/// A level as the page names it.
+pub(crate) fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Group => "group",
+        Level::Tree => "tree",
+        Level::Cgroup => "cgroup",
+        Level::Namespace => "namespace",
+    }
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    let owned = panic.downcast_ref::<String>().cloned();
+    let text = owned.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_else(|| "a panic without a text".to_owned())
+}

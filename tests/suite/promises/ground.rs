@@ -1,0 +1,248 @@
+//! The ground under one cell: its host, its helper, its keeper and the members.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use foster_protocol::Level;
+use foster_tests::{
+    Cgroup, DEATH, Process, Program, SETTLE, Stage, TAG, Tracer, Witness, clean_up, eventually,
+    is_root, proc,
+};
+
+use crate::cell::Cell;
+use crate::events::Event;
+use crate::shapes::{BOMBED, NOBODY, Shape};
+
+/// How long the helper of a dead host may take: a hard limit, and what a busy machine adds.
+const HANGUP: Duration = Duration::from_secs(20);
+
+/// Everybody of one cell. The fields are dropped in this order.
+pub(crate) struct Ground {
+    pub(crate) host: Process,
+    pub(crate) helper: Witness,
+    pub(crate) keeper: Option<Witness>,
+    pub(crate) members: Vec<Witness>,
+    /// The pipe that every member holds but the daemon.
+    pub(crate) pipe: Tracer,
+    /// What a tag does not follow is held by this.
+    cgroup: Option<Cgroup>,
+    _stage: Stage,
+}
+
+impl Ground {
+    /// Starts everybody and waits until the member is what it is to be.
+    ///
+    /// # Errors
+    ///
+    /// The condition that is missing here.
+    pub(crate) fn new(cell: Cell, deadline: Duration) -> Result<Self, String> {
+        let stage = Stage::new();
+        let cgroup = cgroup(cell, &stage)?;
+        let fixture = fixture(cell.shape, &stage)?;
+        let last = match cell.event {
+            Event::LeaderExits => "read x; exit 0",
+            Event::Kill
+            | Event::Timeout
+            | Event::Drop
+            | Event::Host
+            | Event::Helper
+            | Event::Keeper
+            | Event::HostAndHelper
+            | Event::AllThree
+            | Event::HelperStopped => "exec sleep 60",
+        };
+        let command = cell.shape.command(stage.tag(), fixture.as_deref(), last);
+        let program = wrapped(cell, &stage, cgroup.as_ref())
+            .args(options(cell, deadline))
+            .arg("--")
+            .args(command);
+        let (mut pipe, writer) = Tracer::new();
+        let mut host = program.stderr(writer).start();
+        let line = host.stdout.line();
+        let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
+        let helper = Witness::of(numbers.next().expect("the helper's number"));
+        let leader: i32 = numbers.next().expect("the leader's number");
+        let said = pipe.line();
+        assert!(said == "full" || said.starts_with("ready"), "{said}");
+        let keeper = (cell.level > Level::Group).then(|| keeper_of(leader, &helper));
+        let mut others = vec![host.pid(), helper.pid()];
+        others.extend(keeper.as_ref().map(Witness::pid));
+        let members = match cell.shape.bomb() {
+            Some(_) => Vec::new(),
+            None => members(cell.shape, &stage, leader, &others),
+        };
+        Ok(Self {
+            host,
+            helper,
+            keeper,
+            members,
+            pipe,
+            cgroup,
+            _stage: stage,
+        })
+    }
+
+    /// Whether a member lives.
+    pub(crate) fn is_anybody_left(&mut self) -> bool {
+        self.pipe.is_held() || self.members.iter().any(Witness::is_alive)
+    }
+
+    /// Whether somebody lives who can still end the members: a helper or a keeper that runs.
+    pub(crate) fn is_supervised(&self) -> bool {
+        let runs = |witness: &Witness| {
+            witness.is_alive() && proc::state(witness.pid()).is_some_and(|state| state != 'T')
+        };
+        runs(&self.helper) || self.keeper.as_ref().is_some_and(runs)
+    }
+
+    /// Ends everybody of the cell.
+    pub(crate) fn clear(self) {
+        let Self {
+            mut host,
+            helper,
+            keeper,
+            members,
+            mut pipe,
+            cgroup,
+            _stage,
+        } = self;
+        host.close_stdin();
+        if let Some(cgroup) = &cgroup {
+            cgroup.clear();
+        }
+        for supervisor in std::iter::once(&helper).chain(&keeper) {
+            // A stopped one goes on; one that is dead and reaped cannot be told.
+            let told = foster_tests::sys::pidfd_signal(supervisor.as_fd(), libc::SIGCONT);
+            assert!(told.is_ok() || !supervisor.is_alive(), "{told:?}");
+        }
+        host.wait(DEATH);
+        helper.wait_for_death(HANGUP);
+        clean_up(&members);
+        pipe.wait_for_end(DEATH);
+    }
+}
+
+/// The cgroup of cells whose members a tag does not follow.
+fn cgroup(cell: Cell, stage: &Stage) -> Result<Option<Cgroup>, String> {
+    let is_needed = cell.shape.bomb().is_some() || cell.shape == Shape::Setuid;
+    if !is_needed {
+        return Ok(None);
+    }
+    if !is_root() {
+        return Err("only root can become the user that it needs".to_owned());
+    }
+    let made = Cgroup::new(stage.tag()).map_err(|error| format!("no cgroup for it: {error}"))?;
+    Ok(Some(made))
+}
+
+/// The fixture, as it has to be for the shape.
+fn fixture(shape: Shape, stage: &Stage) -> Result<Option<String>, String> {
+    let own = shape.fixture();
+    let (Shape::Setuid, Some(path)) = (shape, &own) else {
+        return Ok(own);
+    };
+    let scratch = stage.scratch();
+    let copy = scratch.join("becomes-root");
+    let failed = |error: std::io::Error| format!("no set-user-id program: {error}");
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(scratch, mode(0o755)).map_err(failed)?;
+    std::fs::copy(path, &copy).map_err(failed)?;
+    std::fs::set_permissions(&copy, mode(0o4755)).map_err(failed)?;
+    Ok(Some(copy.display().to_string()))
+}
+
+/// The host, in the cgroup and as the user of its cell.
+fn wrapped(cell: Cell, stage: &Stage, cgroup: Option<&Cgroup>) -> Program {
+    let Some(cgroup) = cgroup else {
+        return Program::fixture(stage, "host-of-one");
+    };
+    let inner = cgroup.child("host").expect("a cgroup for the host");
+    let mut program = Program::fixture(stage, "in-cgroup").arg(&inner);
+    if cell.shape == Shape::Setuid {
+        for folder in [cgroup.folder(), &inner] {
+            let given = cgroup.give_to(folder, NOBODY);
+            given.expect("a cgroup of the test can be given away");
+        }
+        program = program.arg(NOBODY.to_string());
+    }
+    let host = foster_tests::places::fixture("host-of-one");
+    program.arg("--").arg(host)
+}
+
+fn options(cell: Cell, deadline: Duration) -> Vec<String> {
+    let level = cell.level_name();
+    let mut words = vec![format!("level={level}"), "grace=200".to_owned()];
+    match cell.event {
+        Event::LeaderExits => words.push("end-on-exit".to_owned()),
+        Event::Timeout => words.push(format!("deadline={}", deadline.as_millis())),
+        Event::Kill
+        | Event::Drop
+        | Event::Host
+        | Event::Helper
+        | Event::Keeper
+        | Event::HostAndHelper
+        | Event::AllThree
+        | Event::HelperStopped => {}
+    }
+    if let Some(count) = cell.shape.bomb() {
+        words.push(format!("uid={}", BOMBED + cell.number));
+        words.push(format!("processes={count}"));
+    }
+    words
+}
+
+/// The leader's parent, which is a child of the helper's.
+fn keeper_of(leader: i32, helper: &Witness) -> Witness {
+    let parent = || proc::stat(leader).map(|leader| leader.parent);
+    let pid = parent().expect("the leader is not reaped");
+    let keeper = Witness::of(pid);
+    assert_eq!(parent(), Some(pid), "the number was the keeper's");
+    let grandparent = proc::stat(pid).map(|keeper| keeper.parent);
+    assert_eq!(grandparent, Some(helper.pid()), "the keeper's parent");
+    keeper
+}
+
+/// Takes hold of everybody who carries the tag, once they are what they are to be.
+fn members(shape: Shape, stage: &Stage, leader: i32, others: &[i32]) -> Vec<Witness> {
+    let mut found = Vec::new();
+    eventually("the member is what it is to be", SETTLE, || {
+        found = tagged(stage.tag(), others);
+        let members = || found.iter().filter(|member| member.pid() != leader);
+        let is_any = |is: &dyn Fn(i32) -> bool| members().any(|member| is(member.pid()));
+        match shape {
+            Shape::Stopped => is_any(&|pid| proc::state(pid) == Some('T')),
+            Shape::Daemon => is_any(&|pid| {
+                proc::stat(pid).is_some_and(|stat| stat.name == b"sleep" && stat.session != leader)
+            }),
+            Shape::SameGroup
+            | Shape::OwnGroup
+            | Shape::Setsid
+            | Shape::IgnoresTerm
+            | Shape::Nested
+            | Shape::Bomb200
+            | Shape::Bomb1000
+            | Shape::Setuid
+            | Shape::Tracer
+            | Shape::MuteFuse => is_any(&|_| true),
+        }
+    });
+    found
+}
+
+/// Everybody who carries the tag, held.
+fn tagged(tag: &str, others: &[i32]) -> Vec<Witness> {
+    let variable = format!("{TAG}={tag}");
+    let is_tagged = |pid: i32| {
+        proc::holds(pid, "environ", variable.as_bytes())
+            || proc::holds(pid, "cmdline", tag.as_bytes())
+    };
+    let pids = proc::pids().into_iter();
+    let pids = pids.filter(|pid| !others.contains(pid) && is_tagged(*pid));
+    let held = pids.filter_map(|pid| {
+        let pidfd = foster_tests::sys::pidfd_open(pid).ok()?;
+        let witness = Witness::new(pid, pidfd);
+        // The pidfd pins whoever has the number now; the second look says that it is ours.
+        (is_tagged(pid) && witness.is_alive()).then_some(witness)
+    });
+    held.collect()
+}
