@@ -5,7 +5,7 @@
 //! end whether anything is left. The harness signals only what it has started.
 
 pub mod acting;
-mod cgroup;
+mod cgroups;
 mod command_line;
 mod conditions;
 mod deadline;
@@ -22,7 +22,7 @@ pub mod sys;
 mod talk;
 mod tracer;
 
-pub use cgroup::Cgroup;
+pub use cgroups::Cgroup;
 pub use command_line::{Finished, Process, Program, clean_up, only_child_of};
 pub use conditions::{REQUIRE_ALL, not_run};
 pub use deadline::{ANSWER, DEATH, Deadline, SETTLE, eventually, pass, poll_one, wait_readable};

@@ -1,11 +1,11 @@
 //! One cell: an event, and what it leaves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use foster_protocol::Level;
-use foster_tests::{DEATH, Deadline, pass};
+use foster_tests::{Deadline, Witness, pass};
 
 use crate::events::Event;
 use crate::ground::Ground;
@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::shapes::Shape;
 
 /// How long after the last supervisor's end, or after the verdict, the dead may take to be dead.
-const SETTLE: Duration = Duration::from_millis(700);
+const SETTLE: Duration = Duration::from_millis(1_000);
 
 /// How long the members may live while somebody runs who can end them: a hard limit, and time.
 const SUPERVISED: Duration = Duration::from_secs(12);
@@ -44,8 +44,8 @@ impl Cell {
         if self.event == Event::Keeper && self.level == Level::Group {
             return Ok(Outcome::Void("there is no keeper at level `group`"));
         }
-        if self.shape == Shape::MuteFuse {
-            return Ok(Outcome::NotRun("there is no FUSE server here".to_owned()));
+        if self.shape == Shape::Setuid && self.level == Level::Namespace {
+            return Ok(Outcome::Void("in a user namespace the bit has no effect"));
         }
         let mut deadline = DEADLINE;
         let mut tries = 0;
@@ -118,34 +118,63 @@ impl Cell {
 
     /// What is left once the host was told of the end.
     fn judge_told(self, ground: &mut Ground, said: &str) -> Outcome {
-        let mut words = said.split(' ');
-        let verdict = words.next().unwrap_or_default();
-        let named: Vec<(&str, &str)> = words.filter_map(|word| word.split_once(':')).collect();
-        let mut reasons: BTreeSet<String> =
-            named.iter().map(|(why, _)| (*why).to_owned()).collect();
-        if verdict == "Incomplete" && reasons.is_empty() {
-            reasons.insert("fork_rate".to_owned());
-        }
-        if reasons.is_empty() {
+        let told = Told::parse(said);
+        if told.named.is_empty() && !told.is_incomplete {
             let is_gone = settles(ground);
-            let is_claimed = verdict == "AllGone";
-            assert!(is_gone || !is_claimed, "{said}, and somebody lives");
+            assert!(is_gone || !told.is_all_gone, "{said:?}, and somebody lives");
             return if is_gone { Outcome::Gone } else { Outcome::Left };
         }
-        let pids: Vec<&str> = named.iter().map(|(_, pid)| *pid).collect();
-        let is_named = |pid: i32| pids.contains(&pid.to_string().as_str());
-        let living = |ground: &Ground| {
-            let alive = ground.members.iter().filter(|member| member.is_alive());
-            alive.map(|member| member.pid()).collect::<Vec<_>>()
-        };
         let wait = Deadline::after(SETTLE);
-        while !living(ground).into_iter().all(is_named) && !wait.is_reached() {
+        while !told.names_all(&ground.members) && !wait.is_reached() {
             pass(LOOK);
         }
-        match living(ground).into_iter().all(is_named) {
-            true => Outcome::Named(reasons),
-            false => Outcome::Left,
+        if told.names_all(&ground.members) {
+            Outcome::Named(told.reasons())
+        } else {
+            Outcome::Left
         }
+    }
+}
+
+/// What a host was told of an ending.
+struct Told {
+    is_all_gone: bool,
+    is_incomplete: bool,
+    /// Who is left, and why.
+    named: BTreeMap<i32, String>,
+}
+
+impl Told {
+    fn parse(said: &str) -> Self {
+        let mut words = said.split(' ');
+        let verdict = words.next().unwrap_or_default();
+        let mut named = BTreeMap::new();
+        for (why, pid) in words.filter_map(|word| word.split_once(':')) {
+            let pid = pid.parse().expect("a process number");
+            // Survivors come first: one that is adopted too keeps the better reason.
+            named.entry(pid).or_insert_with(|| why.to_owned());
+        }
+        Self {
+            is_all_gone: verdict == "AllGone",
+            is_incomplete: verdict == "Incomplete",
+            named,
+        }
+    }
+
+    fn reasons(&self) -> BTreeSet<String> {
+        let reasons: BTreeSet<String> = self.named.values().cloned().collect();
+        if reasons.is_empty() {
+            // Nobody could be held long enough to be named.
+            return BTreeSet::from(["fork_rate".to_owned()]);
+        }
+        reasons
+    }
+
+    /// Whether everybody who lives is named, or is of a session that is.
+    fn names_all(&self, members: &[Witness]) -> bool {
+        let is_listed = self.named.values().any(|why| why == "listed");
+        let mut living = members.iter().filter(|member| member.is_alive());
+        is_listed || living.all(|member| self.named.contains_key(&member.pid()))
     }
 }
 
@@ -164,7 +193,7 @@ fn judge_untold(ground: &mut Ground) -> Outcome {
 
 /// Whether everybody is dead in a moment.
 fn settles(ground: &mut Ground) -> bool {
-    let wait = Deadline::after(SETTLE.min(DEATH));
+    let wait = Deadline::after(SETTLE);
     while ground.is_anybody_left() {
         if wait.is_reached() {
             return false;

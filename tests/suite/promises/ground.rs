@@ -1,6 +1,7 @@
 //! The ground under one cell: its host, its helper, its keeper and the members.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use foster_protocol::Level;
@@ -24,6 +25,8 @@ pub(crate) struct Ground {
     pub(crate) members: Vec<Witness>,
     /// The pipe that every member holds but the daemon.
     pub(crate) pipe: Tracer,
+    /// A file system that does not answer.
+    mute: Option<Mute>,
     /// What a tag does not follow is held by this.
     cgroup: Option<Cgroup>,
     _stage: Stage,
@@ -38,7 +41,11 @@ impl Ground {
     pub(crate) fn new(cell: Cell, deadline: Duration) -> Result<Self, String> {
         let stage = Stage::new();
         let cgroup = cgroup(cell, &stage)?;
-        let fixture = fixture(cell.shape, &stage)?;
+        let mut mute = Mute::of(cell.shape, &stage)?;
+        let fixture = match &mute {
+            Some(mute) => Some(mute.file()),
+            None => fixture(cell.shape, &stage)?,
+        };
         let last = match cell.event {
             Event::LeaderExits => "read x; exit 0",
             Event::Kill
@@ -62,11 +69,15 @@ impl Ground {
         let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
         let helper = Witness::of(numbers.next().expect("the helper's number"));
         let leader: i32 = numbers.next().expect("the leader's number");
-        let said = pipe.line();
-        assert!(said == "full" || said.starts_with("ready"), "{said}");
+        match &mut mute {
+            Some(mute) => mute.wait_for_reader(),
+            // What it says is that it is there.
+            None => drop(pipe.line()),
+        }
         let keeper = (cell.level > Level::Group).then(|| keeper_of(leader, &helper));
         let mut others = vec![host.pid(), helper.pid()];
         others.extend(keeper.as_ref().map(Witness::pid));
+        others.extend(mute.as_ref().map(|mute| mute.server.pid()));
         let members = match cell.shape.bomb() {
             Some(_) => Vec::new(),
             None => members(cell.shape, &stage, leader, &others),
@@ -77,6 +88,7 @@ impl Ground {
             keeper,
             members,
             pipe,
+            mute,
             cgroup,
             _stage: stage,
         })
@@ -103,12 +115,14 @@ impl Ground {
             keeper,
             members,
             mut pipe,
+            mute,
             cgroup,
             _stage,
         } = self;
         host.close_stdin();
+        drop(mute);
         if let Some(cgroup) = &cgroup {
-            cgroup.clear();
+            cgroup.set("cgroup.kill", "1").expect("a cgroup of the test's own");
         }
         for supervisor in std::iter::once(&helper).chain(&keeper) {
             // A stopped one goes on; one that is dead and reaped cannot be told.
@@ -122,6 +136,48 @@ impl Ground {
     }
 }
 
+/// A file system on which a read is never answered.
+struct Mute {
+    server: Process,
+    folder: PathBuf,
+}
+
+impl Mute {
+    /// Mounts one where the shape needs it.
+    fn of(shape: Shape, stage: &Stage) -> Result<Option<Self>, String> {
+        if shape != Shape::MuteFuse {
+            return Ok(None);
+        }
+        let folder = stage.scratch().join("mute");
+        std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
+        let mut server = Program::fixture(stage, "mute-file-system").arg(&folder).start();
+        let said = server.stdout.line();
+        if said == "mounted" {
+            Ok(Some(Self { server, folder }))
+        } else {
+            Err(said)
+        }
+    }
+
+    fn file(&self) -> String {
+        self.folder.join("file").display().to_string()
+    }
+
+    fn wait_for_reader(&mut self) {
+        assert_eq!(self.server.stdout.line(), "asked");
+    }
+}
+
+impl Drop for Mute {
+    fn drop(&mut self) {
+        // Whoever waits for an answer is let go when the server dies.
+        self.server.signal(libc::SIGKILL);
+        self.server.wait(DEATH);
+        let taken = nix::mount::umount2(&self.folder, nix::mount::MntFlags::MNT_DETACH);
+        assert!(std::thread::panicking() || taken.is_ok(), "{taken:?}");
+    }
+}
+
 /// The cgroup of cells whose members a tag does not follow.
 fn cgroup(cell: Cell, stage: &Stage) -> Result<Option<Cgroup>, String> {
     let is_needed = cell.shape.bomb().is_some() || cell.shape == Shape::Setuid;
@@ -131,7 +187,12 @@ fn cgroup(cell: Cell, stage: &Stage) -> Result<Option<Cgroup>, String> {
     if !is_root() {
         return Err("only root can become the user that it needs".to_owned());
     }
-    let made = Cgroup::new(stage.tag()).map_err(|error| format!("no cgroup for it: {error}"))?;
+    let made = Cgroup::unified(stage)?;
+    // Without this file (Linux 5.14) it could not be cleaned up.
+    // It is not tried: Linux 6.18 kills whoever is cloned from a cgroup that has been killed once
+    // into one that has not (`CLONE_INTO_CGROUP`).
+    let kill = made.path().join("cgroup.kill");
+    std::fs::metadata(kill).map_err(|error| format!("cgroup.kill: {error}"))?;
     Ok(Some(made))
 }
 
@@ -156,14 +217,10 @@ fn wrapped(cell: Cell, stage: &Stage, cgroup: Option<&Cgroup>) -> Program {
     let Some(cgroup) = cgroup else {
         return Program::fixture(stage, "host-of-one");
     };
-    let inner = cgroup.child("host").expect("a cgroup for the host");
-    let mut program = Program::fixture(stage, "in-cgroup").arg(&inner);
+    let mut program = Program::fixture(stage, "in-cgroup").arg(cgroup.procs());
     if cell.shape == Shape::Setuid {
-        for folder in [cgroup.folder(), &inner] {
-            let given = cgroup.give_to(folder, NOBODY);
-            given.expect("a cgroup of the test can be given away");
-        }
-        program = program.arg(NOBODY.to_string());
+        cgroup.give_to(NOBODY);
+        program = program.arg(format!("user={NOBODY}"));
     }
     let host = foster_tests::places::fixture("host-of-one");
     program.arg("--").arg(host)

@@ -91,10 +91,9 @@ impl Shape {
             }
             Self::IgnoresTerm => "sh -c 'trap \"\" TERM; echo ready; exec sleep 60' &",
             Self::Stopped => "sh -c 'echo ready; kill -STOP $$; exec sleep 60' &",
-            Self::Nested => "sh -c 'timeout 60 sh -c \"echo ready; sleep 60; :\"; :' &",
-            Self::Bomb200 | Self::Bomb1000 | Self::Setuid | Self::Tracer | Self::MuteFuse => {
-                "\"$1\" &"
-            }
+            Self::Nested => "sh -c 'timeout 60 sh -c \"echo ready; exec sleep 60\"; :' &",
+            Self::Bomb200 | Self::Bomb1000 | Self::Setuid | Self::Tracer => "\"$1\" &",
+            Self::MuteFuse => "cat \"$1\" &",
         };
         let script = format!("{member} {last}");
         let mut words = vec!["/bin/bash".into(), "-c".into(), script, tag.into()];

@@ -17,7 +17,7 @@ const ALL: &str = "FOSTER_TEST_BOMBS";
 
 /// How many cells run at once, and how many of those with bombs.
 const AT_ONCE: usize = 12;
-const BOMBS_AT_ONCE: usize = 2;
+const BOMBS_AT_ONCE: usize = 1;
 
 pub(crate) const LEVELS: [Level; 4] = [Level::Group, Level::Tree, Level::Cgroup, Level::Namespace];
 
