@@ -45,8 +45,10 @@ impl Run {
 
     /// Waits until foster, its helper and every member are dead, and gives the time since.
     fn time_to_end(&mut self, since: Instant) -> Duration {
-        let time = time_to_end(&mut self.process.stdout, since);
+        time_to_end(&mut self.process.stdout, since);
+        // A daemon does not hold the pipe.
         self.member.wait_for_death(DEATH);
+        let time = since.elapsed();
         self.foster.wait_for_death(DEATH);
         self.helper.wait_for_death(DEATH);
         time

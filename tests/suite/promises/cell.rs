@@ -1,6 +1,7 @@
 //! One cell: an event, and what it leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ const DEADLINE: Duration = Duration::from_millis(1_500);
 
 const LOOK: Duration = Duration::from_millis(5);
 
+/// What a bomb that outruns an ending leaves, with a host that is told and without.
+const GONE_OR_NAMED: &str = "gone or named";
+const GONE_OR_LEFT: &str = "gone or left";
+
 /// One cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
@@ -37,6 +42,32 @@ impl Cell {
     /// The level as the page and a host's option name it.
     pub(crate) fn level_name(self) -> &'static str {
         level_name(self.level)
+    }
+
+    /// What the page promises where it depends on the speed of a bomb which of two outcomes is
+    /// seen: the weaker one.
+    fn weaker(self) -> Option<&'static str> {
+        let count = self.shape.bomb()?;
+        let is_outrun = match (self.level, self.event) {
+            (Level::Group, Event::Helper | Event::HostAndHelper | Event::HelperStopped)
+            | (_, Event::AllThree) => false,
+            (Level::Group, _) | (Level::Tree, Event::Keeper) => true,
+            (Level::Tree, _) => count > 200,
+            (Level::Cgroup | Level::Namespace, _) => false,
+        };
+        let weaker = if self.event.is_told() { GONE_OR_NAMED } else { GONE_OR_LEFT };
+        is_outrun.then_some(weaker)
+    }
+
+    /// What the page says where this was seen; none where it has not run.
+    pub(crate) fn text(self, outcome: &Outcome) -> Option<String> {
+        let weaker = self.weaker().filter(|weaker| match outcome {
+            Outcome::Gone => true,
+            Outcome::Named(_) => *weaker == GONE_OR_NAMED,
+            Outcome::Left => *weaker == GONE_OR_LEFT,
+            Outcome::Void(_) | Outcome::NotRun(_) => false,
+        });
+        weaker.map(str::to_owned).or_else(|| outcome.text())
     }
 
     /// Runs it. A cell that fails in a way that is no outcome is said so.
@@ -113,7 +144,11 @@ impl Cell {
         if let (Event::Keeper, Some(keeper)) = (self.event, keeper) {
             keeper.signal(libc::SIGKILL);
         }
-        self.event.is_told().then(|| host.stdout.line())
+        if self.event.is_told() {
+            host.stdout.line_within(SUPERVISED)
+        } else {
+            None
+        }
     }
 
     /// What is left once the host was told of the end.
@@ -175,6 +210,12 @@ impl Told {
         let is_listed = self.named.values().any(|why| why == "listed");
         let mut living = members.iter().filter(|member| member.is_alive());
         is_listed || living.all(|member| self.named.contains_key(&member.pid()))
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?} {:?}", self.level, self.event, self.shape)
     }
 }
 

@@ -244,6 +244,8 @@ fn options(cell: Cell, deadline: Duration) -> Vec<String> {
     if let Some(count) = cell.shape.bomb() {
         words.push(format!("uid={}", BOMBED + cell.number));
         words.push(format!("processes={count}"));
+        // It may outrun an ending; it is not to starve the rest of the machine.
+        words.push("nice=19".to_owned());
     }
     words
 }
