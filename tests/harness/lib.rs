@@ -32,7 +32,7 @@ pub use host::Host;
 pub use launch::Launch;
 pub use levels::{at_level, level, proof_of_level};
 pub use link::{Answered, Link};
-pub use scan::{TAG, assert_nothing_left, find_tagged};
+pub use scan::{TAG, assert_nothing_left, find_tagged, hold_tagged};
 pub use stage::{Stage, is_root, note_not_run};
 pub use talk::{Command, Running};
 pub use tracer::{Tracer, Witness};

@@ -4,6 +4,8 @@
 mod controls;
 #[path = "guarantees/ground.rs"]
 mod ground;
+#[path = "guarantees/grounds.rs"]
+mod grounds;
 #[path = "guarantees/helper_lost.rs"]
 mod helper_lost;
 #[path = "guarantees/honesty.rs"]
@@ -18,6 +20,8 @@ mod library;
 mod load;
 #[path = "guarantees/matrix.rs"]
 mod matrix;
+#[path = "guarantees/others.rs"]
+mod others;
 #[path = "guarantees/privacy.rs"]
 mod privacy;
 #[path = "guarantees/same_signals.rs"]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use foster_protocol::Level;
 use foster_tests::{
-    Cgroup, DEATH, Process, Program, SETTLE, Stage, TAG, Tracer, Witness, clean_up, eventually,
-    is_root, proc,
+    Cgroup, DEATH, Process, Program, SETTLE, Stage, Tracer, Witness, clean_up, eventually,
+    hold_tagged, is_root, proc,
 };
 
 use crate::cell::Cell;
@@ -181,7 +181,9 @@ impl Drop for Mute {
 /// The cgroup of cells whose members a tag does not follow.
 fn cgroup(cell: Cell, stage: &Stage) -> Result<Option<Cgroup>, String> {
     let is_needed = cell.shape.bomb().is_some() || cell.shape == Shape::Setuid;
-    if !is_needed {
+    // Leaves that nobody comes back to remove are removed with what they are in.
+    let is_of_use = cell.level == Level::Cgroup && is_root();
+    if !is_needed && !is_of_use {
         return Ok(None);
     }
     if !is_root() {
@@ -265,7 +267,8 @@ fn keeper_of(leader: i32, helper: &Witness) -> Witness {
 fn members(shape: Shape, stage: &Stage, leader: i32, others: &[i32]) -> Vec<Witness> {
     let mut found = Vec::new();
     eventually("the member is what it is to be", SETTLE, || {
-        found = tagged(stage.tag(), others);
+        found = hold_tagged(stage.tag());
+        found.retain(|member| !others.contains(&member.pid()));
         let members = || found.iter().filter(|member| member.pid() != leader);
         let is_any = |is: &dyn Fn(i32) -> bool| members().any(|member| is(member.pid()));
         match shape {
@@ -286,22 +289,4 @@ fn members(shape: Shape, stage: &Stage, leader: i32, others: &[i32]) -> Vec<Witn
         }
     });
     found
-}
-
-/// Everybody who carries the tag, held.
-fn tagged(tag: &str, others: &[i32]) -> Vec<Witness> {
-    let variable = format!("{TAG}={tag}");
-    let is_tagged = |pid: i32| {
-        proc::holds(pid, "environ", variable.as_bytes())
-            || proc::holds(pid, "cmdline", tag.as_bytes())
-    };
-    let pids = proc::pids().into_iter();
-    let pids = pids.filter(|pid| !others.contains(pid) && is_tagged(*pid));
-    let held = pids.filter_map(|pid| {
-        let pidfd = foster_tests::sys::pidfd_open(pid).ok()?;
-        let witness = Witness::new(pid, pidfd);
-        // The pidfd pins whoever has the number now; the second look says that it is ours.
-        (is_tagged(pid) && witness.is_alive()).then_some(witness)
-    });
-    held.collect()
 }
