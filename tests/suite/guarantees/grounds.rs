@@ -53,17 +53,25 @@ fn is_to_be_had(doctor: &serde_json::Value, level: &str) -> bool {
 fn ground_lacks_what_it_says() {
     for ground in grounds_here("foster doctor") {
         let stage = Stage::new();
-        let doctor = Program::on_ground(&stage, ground, "doctor").arg("--json").run();
-        let doctor: serde_json::Value =
-            serde_json::from_str(&doctor.stdout).unwrap_or_else(|error| panic!("{ground}: {error}"));
+        let doctor = Program::on_ground(&stage, ground, "doctor")
+            .arg("--json")
+            .run();
+        let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout)
+            .unwrap_or_else(|error| panic!("{ground}: {error}"));
         for (level, is_without) in [
             ("cgroup", ground.is_without_cgroups),
             ("namespace", ground.is_without_namespaces),
         ] {
             let is_here = is_to_be_had(&doctor, level);
-            assert!(!(is_without && is_here), "{ground} offers {level}: {doctor}");
+            assert!(
+                !(is_without && is_here),
+                "{ground} offers {level}: {doctor}"
+            );
             if !is_without && !is_here {
-                not_run(&format!("{level} on {ground}"), "this machine does not offer it");
+                not_run(
+                    &format!("{level} on {ground}"),
+                    "this machine does not offer it",
+                );
             }
         }
     }

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use foster_tests::{DEATH, Process, Program, Stage, Witness, clean_up, hold_tagged, not_run, only_child_of, pass};
+use foster_tests::{
+    DEATH, Process, Program, Stage, Witness, clean_up, hold_tagged, not_run, only_child_of, pass,
+};
 
 use crate::shapes::{GRACE, Leader, MARGIN, SHAPES, Shape};
 
@@ -100,7 +102,9 @@ fn is_left(tool: &[&str], shape: Shape, event: Event) -> bool {
 
 /// How many of the runs leave their member.
 fn count_left(tool: &[&str]) -> usize {
-    let pairs = SHAPES.iter().flat_map(|shape| EVENTS.map(|event| (*shape, event)));
+    let pairs = SHAPES
+        .iter()
+        .flat_map(|shape| EVENTS.map(|event| (*shape, event)));
     let queue: Mutex<VecDeque<(Shape, Event)>> = Mutex::new(pairs.collect());
     let count = Mutex::new(0);
     std::thread::scope(|scope| {
@@ -121,7 +125,9 @@ fn count_left(tool: &[&str]) -> usize {
 
 /// What the page says of a tool: "| `tini -s -g` | 35 to 38 |".
 fn bounds(tool: &str) -> (usize, usize) {
-    let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{tool}` |")));
+    let row = PAGE
+        .lines()
+        .find(|line| line.starts_with(&format!("| `{tool}` |")));
     let row = row.unwrap_or_else(|| panic!("docs/GUARANTEES.md has no row of {tool}"));
     let mut numbers = row.rsplit('|').nth(1).unwrap_or_default().split(" to ");
     let mut next = || numbers.next().and_then(|number| number.trim().parse().ok());
@@ -131,14 +137,21 @@ fn bounds(tool: &str) -> (usize, usize) {
 fn assert_leaves(tool: &[&str]) {
     let (name, shown) = (tool.first().expect("a name"), tool.join(" "));
     let shown = shown.trim_end_matches(" --");
-    if std::process::Command::new(name).arg("--version").output().is_err() {
+    if std::process::Command::new(name)
+        .arg("--version")
+        .output()
+        .is_err()
+    {
         not_run(shown, "it is not installed");
         return;
     }
     let count = count_left(tool);
     eprintln!("{shown} leaves {count} of {}", SHAPES.len() * EVENTS.len());
     let (least, most) = bounds(shown);
-    assert!((least..=most).contains(&count), "{shown}: {count}, and the page says {least} to {most}");
+    assert!(
+        (least..=most).contains(&count),
+        "{shown}: {count}, and the page says {least} to {most}"
+    );
 }
 
 #[test]

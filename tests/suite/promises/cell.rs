@@ -55,7 +55,11 @@ impl Cell {
             (Level::Tree, _) => count > 200,
             (Level::Cgroup | Level::Namespace, _) => false,
         };
-        let weaker = if self.event.is_told() { GONE_OR_NAMED } else { GONE_OR_LEFT };
+        let weaker = if self.event.is_told() {
+            GONE_OR_NAMED
+        } else {
+            GONE_OR_LEFT
+        };
         is_outrun.then_some(weaker)
     }
 
@@ -124,10 +128,14 @@ impl Cell {
             }
             Event::AllThree => {
                 ground.helper.signal(libc::SIGSTOP);
-                keeper.iter().for_each(|keeper| keeper.signal(libc::SIGSTOP));
+                keeper
+                    .iter()
+                    .for_each(|keeper| keeper.signal(libc::SIGSTOP));
                 host.signal(libc::SIGKILL);
                 ground.helper.signal(libc::SIGKILL);
-                keeper.iter().for_each(|keeper| keeper.signal(libc::SIGKILL));
+                keeper
+                    .iter()
+                    .for_each(|keeper| keeper.signal(libc::SIGKILL));
             }
             Event::HelperStopped => {
                 ground.helper.signal(libc::SIGSTOP);
@@ -157,7 +165,11 @@ impl Cell {
         if told.named.is_empty() && !told.is_incomplete {
             let is_gone = settles(ground);
             assert!(is_gone || !told.is_all_gone, "{said:?}, and somebody lives");
-            return if is_gone { Outcome::Gone } else { Outcome::Left };
+            return if is_gone {
+                Outcome::Gone
+            } else {
+                Outcome::Left
+            };
         }
         let wait = Deadline::after(SETTLE);
         while !told.names_all(&ground.members) && !wait.is_reached() {

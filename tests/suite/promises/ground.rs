@@ -122,7 +122,9 @@ impl Ground {
         host.close_stdin();
         drop(mute);
         if let Some(cgroup) = &cgroup {
-            cgroup.set("cgroup.kill", "1").expect("a cgroup of the test's own");
+            cgroup
+                .set("cgroup.kill", "1")
+                .expect("a cgroup of the test's own");
         }
         for supervisor in std::iter::once(&helper).chain(&keeper) {
             // A stopped one goes on; one that is dead and reaped cannot be told.
@@ -150,7 +152,9 @@ impl Mute {
         }
         let folder = stage.scratch().join("mute");
         std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
-        let mut server = Program::fixture(stage, "mute-file-system").arg(&folder).start();
+        let mut server = Program::fixture(stage, "mute-file-system")
+            .arg(&folder)
+            .start();
         let said = server.stdout.line();
         if said == "mounted" {
             Ok(Some(Self { server, folder }))

@@ -4,12 +4,24 @@ use std::collections::BTreeSet;
 
 /// Why somebody who is left was named, in the order of the page's notes.
 pub(crate) const REASONS: [(&str, &str); 9] = [
-    ("not_permitted", "it is another user's, whom the helper may not signal"),
-    ("listed", "its session was closed and stays in the helper's list, as ended"),
+    (
+        "not_permitted",
+        "it is another user's, whom the helper may not signal",
+    ),
+    (
+        "listed",
+        "its session was closed and stays in the helper's list, as ended",
+    ),
     ("uninterruptible", "it is in uninterruptible sleep"),
     ("held_by_tracer", "a tracer holds it"),
-    ("fork_rate", "new members came faster than they could be ended"),
-    ("dying", "it has been sent KILL and was not dead at the limit"),
+    (
+        "fork_rate",
+        "new members came faster than they could be ended",
+    ),
+    (
+        "dying",
+        "it has been sent KILL and was not dead at the limit",
+    ),
     ("left_cgroup", "it left its cgroup"),
     ("not_pinned", "the kernel has no pidfds"),
     (

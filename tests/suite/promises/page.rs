@@ -91,7 +91,10 @@ impl Page {
 }
 
 fn marks(name: &str) -> (String, String) {
-    (format!("<!-- {name} -->"), format!("<!-- end of {name} -->"))
+    (
+        format!("<!-- {name} -->"),
+        format!("<!-- end of {name} -->"),
+    )
 }
 
 /// The sections of `docs/GUARANTEES.md`: a table for each level, and the notes.
@@ -164,12 +167,10 @@ fn in_short(row: &[(Shape, &str)]) -> String {
     parts.join("; ")
 }
 
-fn row(
-    cells: &[Cell],
-    level: foster_protocol::Level,
-    event: Event,
-) -> impl Iterator<Item = &Cell> {
-    cells.iter().filter(move |cell| cell.level == level && cell.event == event)
+fn row(cells: &[Cell], level: foster_protocol::Level, event: Event) -> impl Iterator<Item = &Cell> {
+    cells
+        .iter()
+        .filter(move |cell| cell.level == level && cell.event == event)
 }
 
 fn text_of<'a>(texts: &'a Texts, cell: &Cell) -> &'a str {

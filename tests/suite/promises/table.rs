@@ -104,7 +104,10 @@ fn run_all(page: &Texts) -> Results {
         let before = bombs.len();
         bombs.retain(|cell| cell.shape != Shape::Bomb1000);
         let count = before - bombs.len();
-        note_not_run(&format!("{count} cells with bombs of 1,000"), &format!("{ALL} is not 1"));
+        note_not_run(
+            &format!("{count} cells with bombs of 1,000"),
+            &format!("{ALL} is not 1"),
+        );
     }
     let begin = Instant::now();
     let mut results = run(others, AT_ONCE, page);
