@@ -134,6 +134,7 @@ fn bounds(tool: &str) -> (usize, usize) {
     (next().expect("a number"), next().expect("a second number"))
 }
 
+#[expect(clippy::print_stderr, reason = "a figure is to be read")]
 fn assert_leaves(tool: &[&str]) {
     let (name, shown) = (tool.first().expect("a name"), tool.join(" "));
     let shown = shown.trim_end_matches(" --");

@@ -153,7 +153,7 @@ fn in_short(row: &[(Shape, &str)]) -> String {
     }
     let gone = names(&|text| text == "gone");
     let left = names(&|text| text.contains("left"));
-    let named = names(&|text| text.contains("named"));
+    let named = names(&|text| text.contains("named") && !text.contains("left"));
     if gone.is_empty() && named.is_empty() {
         return "left".to_owned();
     }
