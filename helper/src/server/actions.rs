@@ -144,7 +144,8 @@ impl Server {
                 }
                 self.leaders.remove(&pid.0);
                 self.unreaped.remove(&pid.0);
-                Ok(())
+                // Its tree may have been empty before, and then nothing else will say so.
+                self.forget_empty_trees()
             }
             Err((leader, error)) => {
                 self.change(session, |record| record.body.leader = Some(leader));
@@ -208,12 +209,17 @@ impl Server {
         for session in waiting {
             self.look(session)?;
         }
+        self.forget_empty_trees()?;
+        self.go_on_sweeping()
+    }
+
+    /// Where no orphan is left, no released session with a dead leader has a member.
+    fn forget_empty_trees(&mut self) -> Result<(), Fault> {
         if !self.released.is_empty() && self.adopted.is_some() && self.orphans()?.is_empty() {
-            // No orphan is left, so no released session with a dead leader has a member.
-            let running: HashSet<i32> = self.released_leaders();
+            let running = self.released_leaders();
             self.released.retain(|sid| running.contains(sid));
         }
-        self.go_on_sweeping()
+        Ok(())
     }
 
     /// The leaders of released sessions that still run.

@@ -20,6 +20,8 @@ fn kill_before_setsid_is_answered_when_the_child_is_gone_and_not_before() {
             let Some(mut scene) = Scene::new(level, WHAT) else {
                 continue;
             };
+            // Its threads are all there once it answers.
+            scene.link.ping();
             let mut births = match Births::of(scene.link.pid()) {
                 Ok(births) => births,
                 Err(missing) => return not_run(WHAT, &missing),

@@ -96,9 +96,10 @@ fn escapees_of_each_session_are_its_own_and_end_with_it() {
     }
 }
 
-/// Everything that a command can see of how it was started.
+/// Everything that a command can see of how it was started, but for the mark, which is each
+/// session's own.
 fn looks_around(stage: &Stage) -> Spec {
-    tree(stage.sh("umask; pwd; ulimit -a; nice; env | sort; \
+    tree(stage.sh("umask; pwd; ulimit -a | grep -v '^locks'; nice; env | sort; \
          grep -E '^(SigPnd|SigBlk|SigIgn|SigCgt|Shd|Cap|NoNew|Cpus_allowed:|Groups|Uid|Gid|Seccomp)' /proc/self/status; \
          cat /proc/self/oom_score_adj /proc/self/cgroup; ls -l /proc/self/fd | wc -l"))
 }
