@@ -88,6 +88,7 @@ mod child;
 pub mod cli;
 mod command;
 mod connection;
+mod direct;
 mod error;
 mod helper;
 mod init;

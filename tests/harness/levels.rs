@@ -28,6 +28,7 @@ pub fn level() -> Level {
 #[must_use]
 pub fn proof_of_level() -> Proof {
     match level() {
+        Level::Direct => Proof::SessionScanEmpty,
         Level::Group => Proof::NoOrphans,
         Level::Tree => Proof::KeeperNoChildren,
         Level::Cgroup => Proof::CgroupUnpopulated,
