@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
@@ -11,7 +12,8 @@ use foster_protocol::{
 
 use crate::connection::{Connection, Refusal};
 use crate::error::{During, Error, Loss, Repr, Result};
-use crate::launch::{HelperBuilder, HelperProcess};
+use crate::launch::{HelperBuilder, HelperProcess, Origin};
+use crate::watch;
 
 /// The helper that is used by commands that name none.
 static GLOBAL: Mutex<Option<Helper>> = Mutex::new(None);
@@ -37,8 +39,10 @@ struct Inner {
     process: Mutex<Option<HelperProcess>>,
     id: u32,
     capabilities: Capabilities,
-    /// How long a request that is answered at once may take.
-    limit: Duration,
+    origin: Origin,
+    /// What it was sealed to, for one that is launched in its place.
+    seal: Mutex<Option<Seal>>,
+    is_watched: AtomicBool,
 }
 
 /// What a helper holds.
@@ -66,20 +70,19 @@ impl Helper {
         Self::builder().launch()
     }
 
-    /// Returns the process-wide helper. It is launched at the first use, and launched again
-    /// after it was lost.
+    /// Returns the process-wide helper. It is launched at the first use, and again, as by
+    /// [`relaunch`](Self::relaunch), after it was lost.
     ///
     /// # Errors
     ///
     /// As [`HelperBuilder::launch`].
     pub fn global() -> Result<Self> {
         let mut global = GLOBAL.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(helper) = &*global
-            && !helper.is_lost()
-        {
-            return Ok(helper.clone());
-        }
-        let helper = Self::launch()?;
+        let helper = match &*global {
+            Some(helper) if !helper.is_lost() => return Ok(helper.clone()),
+            Some(lost) => lost.relaunch()?,
+            None => Self::launch()?,
+        };
         *global = Some(helper.clone());
         Ok(helper)
     }
@@ -88,7 +91,7 @@ impl Helper {
         connection: Connection,
         process: HelperProcess,
         capabilities: Capabilities,
-        limit: Duration,
+        origin: Origin,
     ) -> Self {
         let id = process.id();
         let process = Mutex::new(Some(process));
@@ -98,7 +101,9 @@ impl Helper {
                 process,
                 id,
                 capabilities,
-                limit,
+                origin,
+                seal: Mutex::new(None),
+                is_watched: AtomicBool::new(false),
             }),
         }
     }
@@ -155,10 +160,69 @@ impl Helper {
     ///
     /// Rejected where it is not the first request of all. As [`ping`](Self::ping) otherwise.
     pub fn restrict(&self, seal: Seal) -> Result<()> {
+        let kept = seal.clone();
         let Reply::Restricted = self.ask_quickly(Request::Restrict { seal })? else {
             return Err(self.breach());
         };
+        *self.seal() = Some(kept);
         Ok(())
+    }
+
+    /// Launches a fresh helper from the same place and with the same settings, to go on with
+    /// after this one was lost or shut down.
+    ///
+    /// It is sealed as this one was, and [watched](Self::watch) if this one was. It has no log,
+    /// and what it may do is what this process may do now: a host that has given up privileges
+    /// gets a helper without them. This handle and its sessions stay as they are; what has
+    /// become of those is what their errors say.
+    ///
+    /// # Errors
+    ///
+    /// As [`HelperBuilder::launch`] and [`restrict`](Self::restrict).
+    pub fn relaunch(&self) -> Result<Self> {
+        let helper = HelperBuilder::from(self.inner.origin.clone()).launch()?;
+        let seal = self.seal().clone();
+        if let Some(seal) = seal {
+            helper.restrict(seal)?;
+        }
+        if self.inner.is_watched.load(Ordering::Relaxed) {
+            helper.watch()?;
+        }
+        Ok(helper)
+    }
+
+    /// Starts a thread that acts on the loss of the helper at once.
+    ///
+    /// Without it, a loss that comes while nobody waits is acted on at the next call or drop:
+    /// what is left of the helper's sessions lives until then. The thread sleeps until the
+    /// helper is lost or its last handle is dropped, handles no signals, and ends then. A second
+    /// call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`HelperLost`](crate::ErrorKind::HelperLost) where it is lost already, and where the
+    /// system has no room for a thread or a descriptor.
+    pub fn watch(&self) -> Result<()> {
+        let connection = &self.inner.connection;
+        if let Some(loss) = connection.loss() {
+            return Err(Error::lost(During::Request, loss));
+        }
+        if self.inner.is_watched.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let inner = Arc::downgrade(&self.inner);
+        let started = connection.watched().and_then(|(socket, process)| {
+            watch::start(socket, process, move || {
+                // None: the last handle was dropped, and the helper ends what it has.
+                inner
+                    .upgrade()
+                    .is_none_or(|inner| inner.connection.loss().is_some())
+            })
+        });
+        started.map_err(|error| {
+            self.inner.is_watched.store(false, Ordering::Relaxed);
+            Error::system("helper cannot be watched", error)
+        })
     }
 
     /// Ends every session that was not released, and then the helper. Returns what it did;
@@ -202,7 +266,7 @@ impl Helper {
 
     /// Asks for something that the helper answers at once.
     fn ask_quickly(&self, request: Request) -> Result<Reply> {
-        let deadline = Instant::now().checked_add(self.inner.limit);
+        let deadline = Instant::now().checked_add(self.inner.origin.timeout);
         self.ask_until(request, During::Request, deadline)
     }
 
@@ -224,7 +288,7 @@ impl Helper {
             Some(Reply::Rejected { reason }) => Err(Error::rejected(reason)),
             Some(reply) => Ok(reply),
             None => Err(Repr::HelperSilent {
-                limit: self.inner.limit,
+                limit: self.inner.origin.timeout,
             }
             .into()),
         }
@@ -233,6 +297,13 @@ impl Helper {
     fn breach(&self) -> Error {
         let loss: Loss = self.inner.connection.breach();
         Error::lost(During::Request, loss)
+    }
+
+    fn seal(&self) -> MutexGuard<'_, Option<Seal>> {
+        self.inner
+            .seal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_process(&self) -> Option<HelperProcess> {
@@ -265,9 +336,10 @@ impl Drop for Inner {
                 host = process::id(),
                 "last handle dropped"
             );
-            // The socket closes after this, so the helper is still there: it is collected
+            // The socket is shut after this, so the helper is still there: it is collected
             // when the next one is launched or dropped.
             process.park();
         }
+        self.connection.hang_up();
     }
 }

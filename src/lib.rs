@@ -97,6 +97,7 @@ mod output;
 mod session;
 mod stdio;
 mod sys;
+mod watch;
 
 pub use child::Child;
 pub use command::{Command, DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};

@@ -227,7 +227,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let connection = self.helper.connection();
         if connection.is_ours() {
-            connection.lock().forget(self.id);
+            connection.lock().abandon(self.id);
         }
     }
 }

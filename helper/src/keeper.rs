@@ -46,6 +46,7 @@ pub(crate) struct Birth {
     pub(crate) frame: Frame,
     pub(crate) containment: Containment,
     pub(crate) nofile: (u64, u64),
+    pub(crate) oom_score: Option<i32>,
     pub(crate) features: Features,
     pub(crate) reserve: Reserve,
     /// Where the session's cgroup is made.
@@ -107,6 +108,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         features: birth.features,
         null: own::open_null()?,
         nofile: birth.nofile,
+        oom_score: birth.oom_score,
         helper_pid: nix::unistd::getpid().as_raw(),
     };
     let ready = Ready {

@@ -25,6 +25,7 @@ use crate::dispatch::Own;
 use crate::reserve::Reserve;
 use crate::sys::fork::Isolation;
 use crate::sys::kernel::{self, Features};
+use crate::sys::oom::OomScore;
 use crate::sys::own;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
@@ -91,6 +92,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
     std::env::set_current_dir("/").during("change to /")?;
     own::new_session().during("make a session")?;
     own::become_subreaper().during("become a subreaper")?;
+    let oom_score = OomScore::open();
     own::set_dumpable(false).during("become undumpable")?;
     crate::log::start();
     let host = watch_host(&control)?;
@@ -101,10 +103,11 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         true => Some(Adopted::open().during("open the list of orphans")?),
         false => None,
     };
-    let context = Context {
+    let mut context = Context {
         features,
         null: own::open_null().during("open /dev/null")?,
         nofile,
+        oom_score: None,
         helper_pid: own_pid(),
     };
     let Greeted {
@@ -113,6 +116,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         isolation,
         capabilities,
     } = greet(&control, features)?;
+    context.oom_score = lower_oom_score(oom_score, isolation);
     let own = Own {
         uid: nix::unistd::geteuid().as_raw(),
         gid: nix::unistd::getegid().as_raw(),
@@ -131,6 +135,20 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         base,
         isolation,
     })
+}
+
+/// Asks to be among the last whom the kernel kills. A helper whose keepers would enter user
+/// namespaces does not: there, a child could not be kept from lowering its own as far
+/// (`oom_score_adj_min` falls with it, and is raised again only by the privileged).
+fn lower_oom_score(score: io::Result<OomScore>, isolation: Option<Isolation>) -> Option<i32> {
+    match (score, isolation) {
+        (Ok(_), Some(Isolation::UserAndPid)) => None,
+        (Ok(score), Some(Isolation::Pid) | None) => score.lower(),
+        (Err(error), _) => {
+            tracing::debug!(%error, "the OOM score cannot be seen");
+            None
+        }
+    }
 }
 
 fn own_pid() -> i32 {

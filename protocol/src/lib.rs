@@ -47,7 +47,8 @@ pub use ending::{
 pub use error::{DecodeError, EncodeError, FrameError};
 pub use frame::{Frame, Inbox, Outbox};
 pub use message::{
-    Answer, Call, Farewell, Feature, Field, How, Reject, Reply, Request, Sealed, Target, Until,
+    Answer, Attached, Call, Farewell, Feature, Field, How, Reject, Reply, Request, Sealed, Target,
+    Until,
 };
 #[cfg(target_os = "linux")]
 pub use socket::{Received, receive, send};

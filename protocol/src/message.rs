@@ -157,19 +157,23 @@ pub enum Reply {
     },
     /// To `Restrict`.
     Restricted,
-    /// To a gated `Spawn`: the child waits before exec. Carries a pidfd where there are pidfds.
+    /// To a gated `Spawn`: the child waits before exec.
     Prepared {
         /// The child.
         pid: Pid,
         /// What contains it.
         containment: Containment,
+        /// The descriptors that come with this reply, in their order.
+        attached: Vec<Attached>,
     },
-    /// To `Spawn`, or to `Open`: the program runs. Carries a pidfd where there are pidfds.
+    /// To `Spawn`, or to `Open`: the program runs.
     Spawned {
         /// The leader.
         pid: Pid,
         /// What contains it.
         containment: Containment,
+        /// The descriptors that come with this reply, in their order.
+        attached: Vec<Attached>,
     },
     /// To `Spawn`, or to `Open`: the program did not run.
     SpawnFailed {
@@ -225,6 +229,17 @@ pub enum Reply {
         /// Every ending that the shutdown started, and the last one for adopted orphans.
         report: Farewell,
     },
+}
+
+/// A descriptor that comes with a reply. Each is an extra: a session works without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
+pub enum Attached {
+    /// A pidfd of the leader.
+    Pidfd,
+    /// `cgroup.kill` of the session's own cgroup, open for writing: writing `1` kills everybody
+    /// inside. It is for a client that has lost its helper, and not for a released session.
+    CgroupKill,
 }
 
 /// What a shutdown did.

@@ -121,7 +121,9 @@ impl Command {
         };
         let answer = ticket.wait(None);
         let error = match answer {
-            Ok(Some(Reply::Spawned { pid, containment })) => {
+            Ok(Some(Reply::Spawned {
+                pid, containment, ..
+            })) => {
                 let session = Session::new(helper.clone(), id, pid, containment);
                 tracing::debug!(session = id.0, pid = pid.0, "spawned");
                 return Ok(Child::new(

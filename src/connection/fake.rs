@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Answer, Call, Capabilities, Containment, Frame, Inbox, Level, Outbox, Pid, Received, Reply,
-    Request, RequestId, decode_call, encode_answer, receive, send,
+    Answer, Attached, Call, Capabilities, Containment, Frame, Inbox, Level, Outbox, Pid, Received,
+    Reply, Request, RequestId, decode_call, encode_answer, receive, send,
 };
 use nix::poll::{PollFd, PollFlags};
 
 use super::{Connection, poll_until, time_left};
 use crate::helper::Helper;
-use crate::launch::HelperProcess;
+use crate::launch::{HelperProcess, Origin};
 
 /// How long a script waits for the next request before the test fails.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -47,7 +47,15 @@ pub(crate) fn helper(script: impl FnOnce(Fake) + Send + 'static) -> (Helper, Joi
         children_files: false,
     };
     (
-        Helper::new(connection, process(), capabilities, ANSWER_LIMIT),
+        Helper::new(
+            connection,
+            process(),
+            capabilities,
+            Origin {
+                path: None,
+                timeout: ANSWER_LIMIT,
+            },
+        ),
         thread,
     )
 }
@@ -123,12 +131,23 @@ impl Fake {
 
     /// Answers the next spawn as if it ran, and gives the request of its wait.
     pub(crate) fn accept_spawn(&mut self, pidfd: Option<OwnedFd>) -> RequestId {
+        let attached = pidfd.iter().map(|_| Attached::Pidfd).collect();
+        self.accept_spawn_with(attached, pidfd.into_iter().collect())
+    }
+
+    /// Answers the next spawn as if it ran, with these descriptors.
+    pub(crate) fn accept_spawn_with(
+        &mut self,
+        attached: Vec<Attached>,
+        descriptors: Vec<OwnedFd>,
+    ) -> RequestId {
         let (spawn, wait, _) = self.next_spawn();
         let reply = Reply::Spawned {
             pid: Pid(i32::MAX),
             containment: containment(),
+            attached,
         };
-        self.answer(spawn.id, reply, pidfd.into_iter().collect());
+        self.answer(spawn.id, reply, descriptors);
         wait
     }
 

@@ -16,10 +16,13 @@ mod traffic;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
+mod loss_tests;
+#[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process;
@@ -47,6 +50,8 @@ pub(crate) struct Connection {
     wake: File,
     /// The process that may use the socket: the one that launched the helper.
     owner: u32,
+    /// The helper's process: its death is a loss also where a stranger holds the socket open.
+    peer: Option<OwnedFd>,
     state: Mutex<State>,
 }
 
@@ -76,8 +81,14 @@ impl Connection {
             socket,
             wake,
             owner: process::id(),
+            peer: None,
             state: Mutex::default(),
         })
+    }
+
+    /// Takes the death of the helper's process for a loss too.
+    pub(crate) fn watch_peer(&mut self, pidfd: Option<OwnedFd>) {
+        self.peer = pidfd;
     }
 
     /// Whether this process is the one that launched the helper, and not a fork of it.
@@ -101,7 +112,7 @@ impl Connection {
             return Some(Loss::Forked);
         }
         let mut state = self.lock();
-        self.pump(&mut state);
+        self.pump_and_look(&mut state);
         state.loss.clone()
     }
 
@@ -197,7 +208,7 @@ impl Connection {
     }
 
     /// Closes a session without waiting for anything. With the helper lost, ends it by its
-    /// pidfd. `watched` says whether somebody still holds a handle and may wait for its end.
+    /// descriptors. `watched` says whether somebody still holds a handle and may wait for its end.
     pub(crate) fn close(&self, session: SessionId, watched: bool) {
         if !self.is_ours() {
             return;
@@ -210,7 +221,8 @@ impl Connection {
             return;
         }
         // Neither request can be above a limit, so both are queued.
-        let asked = if watched {
+        let ours = |record: &mut Record| record.can_be_struck();
+        let asked = if watched || state.record(session).is_some_and(ours) {
             self.ask_end_locked(&mut state, session)
         } else {
             Ok(())
@@ -226,6 +238,21 @@ impl Connection {
         let mut state = self.lock();
         self.lose(&mut state, Loss::Unexpected);
         state.loss.clone().unwrap_or(Loss::Unexpected)
+    }
+
+    /// Ends the link with its last handle. The socket is shut, and not only closed: whoever
+    /// holds a copy of it would keep the helper.
+    pub(crate) fn hang_up(&self) {
+        if self.is_ours() {
+            // Where it is closed already, the helper knows.
+            let _closed_already = self.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Copies of what tells of a loss: the socket, whose hangup it is, and the helper's process.
+    pub(crate) fn watched(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+        let peer = self.peer.as_ref().map(OwnedFd::try_clone).transpose()?;
+        Ok((self.socket.as_fd().try_clone_to_owned()?, peer))
     }
 
     /// Ends the link on purpose: what still waits is told so, and nothing is signalled.

@@ -46,7 +46,7 @@ impl Connection {
                     break Ok(None);
                 }
                 looked = true;
-                self.pump(&mut state);
+                self.pump_and_look(&mut state);
             } else if state.reading {
                 state = self.follow(state, key, left);
             } else {
@@ -92,12 +92,20 @@ impl Connection {
             interest |= PollFlags::POLLOUT;
         }
         drop(state);
+        // Without a pidfd of the helper the wake stands in its place, and is not looked at there.
+        let peer = self.peer.as_ref().map_or(self.wake.as_fd(), AsFd::as_fd);
         let mut polled = [
             PollFd::new(self.socket.as_fd(), interest),
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+            PollFd::new(peer, PollFlags::POLLIN),
         ];
         let outcome = poll_until(&mut polled, limit);
-        let woken = polled.get(1).is_some_and(|wake| wake.any().unwrap_or(true));
+        let is_ready = |number| {
+            polled
+                .get(number)
+                .is_some_and(|one: &PollFd<'_>| one.any().unwrap_or(true))
+        };
+        let (woken, died) = (is_ready(1), self.peer.is_some() && is_ready(2));
         let mut state = self.lock();
         state.reading = false;
         if woken {
@@ -105,6 +113,7 @@ impl Connection {
             let _already_empty = (&self.wake).read(&mut [0; 8]);
         }
         match outcome {
+            Ok(()) if died => self.note_death(&mut state),
             Ok(()) => self.pump(&mut state),
             Err(error) => self.lose(&mut state, Loss::Socket(Arc::new(error))),
         }

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar};
 
 use foster_protocol::{
-    Ending, Exit, Frame, Inbox, OnExit, Outbox, Reject, Reply, RequestId, SessionId, VERSION,
-    decode_answer,
+    Attached, Ending, Exit, Frame, Inbox, OnExit, Outbox, Reject, Reply, RequestId, SessionId,
+    VERSION, decode_answer,
 };
 
 use crate::error::Loss;
@@ -50,6 +50,11 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) pidfd: Option<Arc<OwnedFd>>,
+    /// `cgroup.kill` of its cgroup; none where it has none, and once it is not ours to end.
+    pub(super) kill: Option<OwnedFd>,
+    /// No handle is left: it is kept until its end is known, to be ended if the helper is lost
+    /// before.
+    abandoned: bool,
     pub(crate) exit: Option<Result<Exit, Reject>>,
     pub(crate) end: Option<Result<Ended, Reject>>,
     /// Whether the rest is released at the leader's exit.
@@ -57,6 +62,19 @@ pub(crate) struct Record {
     /// Whether `Wait` for the end has been sent.
     pub(crate) end_asked: bool,
     pub(crate) standing: Standing,
+}
+
+impl Record {
+    /// Whether it is ours to end and there is something to do it by.
+    pub(super) fn can_be_struck(&self) -> bool {
+        self.standing == Standing::Ours && (self.pidfd.is_some() || self.kill.is_some())
+    }
+
+    /// Notes that it is over or let go, for certain: nothing is kept that could end it.
+    fn settle(&mut self, standing: Standing) {
+        self.standing = standing;
+        self.kill = None;
+    }
 }
 
 /// Who a reply is for.
@@ -113,6 +131,8 @@ impl State {
         let session = SessionId(self.next_session);
         let record = Record {
             pidfd: None,
+            kill: None,
+            abandoned: false,
             exit: None,
             end: None,
             leaves: on_exit == OnExit::Leave,
@@ -131,6 +151,19 @@ impl State {
     /// Forgets a session. Replies about it that still come are dropped.
     pub(crate) fn forget(&mut self, session: SessionId) {
         self.sessions.remove(&session);
+    }
+
+    /// Forgets a session of which no handle is left, once nothing is left to end.
+    pub(crate) fn abandon(&mut self, session: SessionId) {
+        let is_lost = self.loss.is_some();
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if !is_lost && record.end_asked && record.end.is_none() && record.can_be_struck() {
+            record.abandoned = true;
+        } else {
+            self.sessions.remove(&session);
+        }
     }
 
     /// Every record.
@@ -169,13 +202,19 @@ impl State {
             Some(Slot::Call(place)) => *place = Some(reply),
             Some(Slot::Spawn(session, place)) => {
                 let session = *session;
-                let ran = matches!(reply, Reply::Spawned { .. });
-                *place = Some(reply);
-                if ran && let Some(record) = self.sessions.get_mut(&session) {
-                    // Without a pidfd (no such kernel, or lost on the way) the session works
-                    // all the same.
-                    record.pidfd = frame.descriptors.into_iter().next().map(Arc::new);
+                if let Reply::Spawned { attached, .. } = &reply
+                    && let Some(record) = self.sessions.get_mut(&session)
+                {
+                    // Without them (no such kernel, or lost on the way) the session works all
+                    // the same.
+                    for (what, descriptor) in attached.iter().zip(frame.descriptors) {
+                        match what {
+                            Attached::Pidfd => record.pidfd = Some(Arc::new(descriptor)),
+                            Attached::CgroupKill => record.kill = Some(descriptor),
+                        }
+                    }
                 }
+                *place = Some(reply);
             }
             Some(Slot::Exit(session)) => {
                 let session = *session;
@@ -214,7 +253,7 @@ impl State {
         };
         if let Some(record) = self.sessions.get_mut(&session) {
             if record.leaves && exit.is_ok() {
-                record.standing = Standing::Released;
+                record.settle(Standing::Released);
             }
             record.exit = Some(exit);
         }
@@ -244,7 +283,12 @@ impl State {
         };
         if let Some(record) = self.sessions.get_mut(&session) {
             record.end = Some(end);
-            record.standing = standing.unwrap_or(record.standing);
+            if let Some(standing) = standing {
+                record.settle(standing);
+            }
+            if record.abandoned {
+                self.sessions.remove(&session);
+            }
         }
         self.ring(Key::Session(session));
         Ok(())
@@ -253,10 +297,10 @@ impl State {
     /// Notes the end that the reply to a `Kill` or a `Release` tells of.
     pub(crate) fn settle(&mut self, session: SessionId, end: Ended) {
         if let Some(record) = self.sessions.get_mut(&session) {
-            record.standing = match &end {
+            record.settle(match &end {
                 Ended::Ending(_) => Standing::Over,
                 Ended::Released { .. } => Standing::Released,
-            };
+            });
             record.end.get_or_insert(Ok(end));
         }
         self.ring(Key::Session(session));

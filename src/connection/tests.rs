@@ -19,7 +19,7 @@ use crate::error::ErrorKind;
 use crate::stdio::Stdio;
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 fn exited(status: i32) -> Reply {
     let exit = Exit {
@@ -31,7 +31,7 @@ fn exited(status: i32) -> Reply {
     Reply::Exited { exit }
 }
 
-fn command(helper: &crate::Helper) -> Command {
+pub(super) fn command(helper: &crate::Helper) -> Command {
     let mut command = Command::new("never-run");
     command
         .helper(helper)
@@ -240,7 +240,7 @@ fn closes_that_do_not_fit_never_block_and_go_out_while_somebody_waits() {
 }
 
 /// Starts a group of its own that lives for a minute, with a pidfd of its leader.
-fn group() -> (std::process::Child, OwnedFd) {
+pub(super) fn group() -> (std::process::Child, OwnedFd) {
     let leader = std::process::Command::new("sleep")
         .arg("63.1")
         .process_group(0)
@@ -319,6 +319,7 @@ fn output_ends_at_the_exit_without_a_pidfd_though_a_pipe_stays_open() {
         let reply = Reply::Spawned {
             pid: Pid(i32::MAX),
             containment: fake::containment(),
+            attached: Vec::new(),
         };
         fake.answer(spawn.id, reply, Vec::new());
         fake.answer(wait, exited(0), Vec::new());

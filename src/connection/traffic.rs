@@ -2,14 +2,18 @@
 //!
 //! Nothing here blocks: it reads what is there and sends what fits.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foster_protocol::{Inbox, Outbox, Received, receive, send};
+use nix::poll::{PollFd, PollFlags};
 
 use super::Connection;
+use super::poll::poll_until;
 use super::state::{Record, Standing, State};
 use crate::error::Loss;
 use crate::sys;
@@ -39,6 +43,25 @@ impl Connection {
         if let Err(loss) = outcome {
             self.lose(state, loss);
         }
+    }
+
+    /// As [`pump`](Self::pump), and looks whether the helper's process is dead.
+    pub(super) fn pump_and_look(&self, state: &mut State) {
+        self.pump(state);
+        let Some(peer) = &self.peer else { return };
+        let mut polled = [PollFd::new(peer.as_fd(), PollFlags::POLLIN)];
+        if poll_until(&mut polled, Some(Duration::ZERO)).is_ok()
+            && polled.iter().any(|peer| peer.any().unwrap_or(false))
+        {
+            self.note_death(state);
+        }
+    }
+
+    /// The helper's process is dead, and somebody may still hold a copy of its socket: what it
+    /// said last is read, and nothing more can come.
+    pub(super) fn note_death(&self, state: &mut State) {
+        self.pump(state);
+        self.lose(state, Loss::Died);
     }
 
     fn read_all(&self, state: &mut State) -> Result<(), Loss> {
@@ -104,14 +127,23 @@ impl Connection {
     }
 }
 
-/// Kills a session's group by its leader's pidfd, once, where it is ours to end.
+/// Kills a session once, where it is ours to end: everybody in its cgroup, and its leader's
+/// group by the leader's pidfd. Neither can reach a stranger: the descriptors name this cgroup
+/// and this process, whatever has become of their names.
 pub(super) fn strike(record: &mut Record) {
-    if record.standing != Standing::Ours {
+    if !record.can_be_struck() {
         return;
     }
-    let Some(pidfd) = &record.pidfd else { return };
     record.standing = Standing::Over;
-    if let Err(error) = sys::signal_group(pidfd.as_fd(), libc::SIGKILL) {
+    if let Some(kill) = record.kill.take()
+        && let Err(error) = File::from(kill).write_all(b"1")
+    {
+        // ENODEV: the cgroup is gone, and so is everybody who was inside.
+        tracing::debug!(%error, "cgroup could not be killed after the helper was lost");
+    }
+    if let Some(pidfd) = &record.pidfd
+        && let Err(error) = sys::signal_group(pidfd.as_fd(), libc::SIGKILL)
+    {
         // ESRCH: nobody is left, which is what was wanted.
         tracing::debug!(%error, "session could not be killed after the helper was lost");
     }

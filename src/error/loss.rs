@@ -12,6 +12,9 @@ pub(crate) enum Loss {
     /// The helper is gone, or has closed its end.
     #[error("helper closed the control socket")]
     Closed,
+    /// The helper's process is dead, though somebody holds a copy of its socket.
+    #[error("helper died")]
+    Died,
     /// The control socket failed.
     #[error("control socket failed")]
     Socket(#[source] Arc<std::io::Error>),
@@ -61,7 +64,9 @@ impl fmt::Display for During {
                  not started again"
             }
             During::Exit => "helper was lost before the command's exit; its status is unknown",
-            During::End => "helper was lost before the tree's end; who is left is unknown",
+            During::End => {
+                "helper was lost and the tree's end is not confirmed; who is left is unknown"
+            }
             During::Release => {
                 "helper was lost before it acknowledged the release; the fate of the session is \
                  unknown"

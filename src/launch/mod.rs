@@ -52,6 +52,24 @@ pub struct HelperBuilder {
     timeout: Duration,
 }
 
+/// How a helper was launched, for another one like it.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) timeout: Duration,
+}
+
+impl From<Origin> for HelperBuilder {
+    fn from(origin: Origin) -> Self {
+        Self {
+            path: origin.path,
+            log: None,
+            refuse_threads: false,
+            timeout: origin.timeout,
+        }
+    }
+}
+
 impl HelperBuilder {
     pub(crate) fn new() -> Self {
         Self {
@@ -132,14 +150,19 @@ impl HelperBuilder {
         tracing::debug!(helper = process.id(), path = %place.path.display(), "helper started");
         let outcome = Connection::new(socket)
             .map_err(|error| Error::system("control socket cannot be watched", error))
-            .and_then(|connection| {
+            .and_then(|mut connection| {
+                connection.watch_peer(process.pidfd());
                 let capabilities = hello(&connection, place, &mut process, self.log, self.timeout)?;
                 Ok((connection, capabilities))
             });
         match outcome {
             Ok((connection, capabilities)) => {
                 tracing::debug!(helper = process.id(), ?capabilities, "helper said hello");
-                Ok(Helper::new(connection, process, capabilities, self.timeout))
+                let origin = Origin {
+                    path: self.path,
+                    timeout: self.timeout,
+                };
+                Ok(Helper::new(connection, process, capabilities, origin))
             }
             Err(error) => {
                 tracing::debug!(helper = process.id(), %error, "helper failed at hello");
@@ -237,7 +260,7 @@ fn check_welcome(reply: Reply, place: &Place, connection: &Connection) -> Result
 fn no_hello(loss: Loss, path: &Path, process: &mut HelperProcess) -> Error {
     let path = path.to_path_buf();
     let repr = match loss {
-        Loss::Closed => Repr::HelperExited {
+        Loss::Closed | Loss::Died => Repr::HelperExited {
             path,
             status: process.exit_within(EXIT_LIMIT),
         },

@@ -49,6 +49,11 @@ impl HelperProcess {
         self.child.id()
     }
 
+    /// A copy of its pidfd.
+    pub(super) fn pidfd(&self) -> Option<OwnedFd> {
+        self.pidfd.as_ref()?.try_clone().ok()
+    }
+
     /// Waits for its exit for a time. None where it has not exited, or where somebody else in
     /// this process has taken its status.
     pub(crate) fn exit_within(&mut self, limit: Duration) -> Option<ExitStatus> {

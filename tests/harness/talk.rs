@@ -349,7 +349,8 @@ impl Link {
 fn running(session: SessionId, pid: i32, mut answered: Answered) -> Running {
     // Without a passed pidfd the number is still the leader's as long as the helper holds it,
     // which is why a test of a helper without pidfds uses sessions that are held at their exit.
-    let witness = match answered.descriptors.pop() {
+    // The pidfd is the first of what comes.
+    let witness = match answered.descriptors.drain(..).next() {
         Some(pidfd) => Witness::new(pid, pidfd),
         None => Witness::of(pid),
     };

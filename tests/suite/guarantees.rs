@@ -16,8 +16,12 @@ mod hosts;
 mod library;
 #[path = "guarantees/load.rs"]
 mod load;
+#[path = "guarantees/loss.rs"]
+mod loss;
 #[path = "guarantees/matrix.rs"]
 mod matrix;
+#[path = "guarantees/phases.rs"]
+mod phases;
 #[path = "guarantees/privacy.rs"]
 mod privacy;
 #[path = "guarantees/same_signals.rs"]

@@ -280,6 +280,12 @@ impl Leaf {
         self.directory.as_fd()
     }
 
+    /// The open `cgroup.kill`. The right to write it was looked at when it was opened, so that
+    /// whoever holds it can, of whatever user.
+    pub(crate) fn kill_file(&self) -> BorrowedFd<'_> {
+        self.kill.as_fd()
+    }
+
     /// Kills everybody inside, in cgroups below it too (`cgroup.kill`).
     ///
     /// # Errors

@@ -12,13 +12,21 @@ use crate::timers::{Alarm, Owner};
 impl Server {
     pub(super) fn carry_out(&mut self, session: SessionId, action: Action) -> Result<(), Fault> {
         match action {
-            Action::ReplyPrepared => self.reply_started(session, |pid, containment| {
-                Reply::Prepared { pid, containment }
-            }),
+            Action::ReplyPrepared => {
+                self.reply_started(session, |pid, containment, attached| Reply::Prepared {
+                    pid,
+                    containment,
+                    attached,
+                })
+            }
             Action::OpenGate => self.open_gate(session),
-            Action::ReplySpawned => self.reply_started(session, |pid, containment| {
-                Reply::Spawned { pid, containment }
-            }),
+            Action::ReplySpawned => {
+                self.reply_started(session, |pid, containment, attached| Reply::Spawned {
+                    pid,
+                    containment,
+                    attached,
+                })
+            }
             Action::ReplyFailed => self.reply_failed(session),
             Action::AnswerExit | Action::AnswerEnd => self.answer(session),
             Action::KillChild => self.kill_child(session),

@@ -1,11 +1,11 @@
 //! From a spawn request to a running program, and to the leader's exit.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Cause, Containment, Exit, Frame, Level, Micros, Missing, OnExit, Reject, Reply, RequestId,
-    SessionId, Spec, Step, TreeLimits,
+    Attached, Cause, Containment, Exit, Frame, Level, Micros, Missing, OnExit, Pid, Reject, Reply,
+    RequestId, SessionId, Spec, Step, TreeLimits,
 };
 
 use super::{Body, Fault, Server, Watch};
@@ -387,11 +387,13 @@ impl Server {
         }
     }
 
-    /// The answer to a spawn whose program runs or whose child waits, with the leader's pidfd.
+    /// The answer to a spawn whose program runs or whose child waits, with the descriptors that
+    /// its client can end it by. A helper without room for one more still answers: they are
+    /// extras.
     pub(super) fn reply_started(
         &mut self,
         session: SessionId,
-        reply: impl FnOnce(foster_protocol::Pid, Containment) -> Reply,
+        reply: impl FnOnce(Pid, Containment, Vec<Attached>) -> Reply,
     ) -> Result<(), Fault> {
         let Ok(record) = self.table.get(session) else {
             return Ok(());
@@ -399,19 +401,21 @@ impl Server {
         let (Some(pid), containment) = (record.shown, record.containment.clone()) else {
             return Ok(());
         };
-        // A helper without room for one more descriptor still answers: the pidfd is an extra.
-        let pidfd: Option<OwnedFd> = record
-            .body
-            .leader
-            .as_ref()
-            .and_then(|leader| leader.pidfd())
-            .and_then(|pidfd| pidfd.try_clone_to_owned().ok());
+        let leader = record.body.leader.as_ref();
+        let pidfd = leader.and_then(|leader| leader.pidfd());
+        let kill = record.body.cgroup.as_ref().map(Leaf::kill_file);
+        let copy = |(what, open): (Attached, Option<BorrowedFd<'_>>)| {
+            Some((what, open?.try_clone_to_owned().ok()?))
+        };
+        let (attached, descriptors) = [(Attached::Pidfd, pidfd), (Attached::CgroupKill, kill)]
+            .into_iter()
+            .filter_map(copy)
+            .unzip();
         if let Some(id) = self
             .change(session, |record| record.starter.take())
             .flatten()
         {
-            let descriptors = pidfd.into_iter().collect();
-            self.reply_with(id, reply(pid, containment), descriptors)?;
+            self.reply_with(id, reply(pid, containment, attached), descriptors)?;
         }
         Ok(())
     }

@@ -199,10 +199,12 @@ fn enter_directory(orders: &Orders) -> io::Result<()> {
 /// The OOM file is opened before the limits, which may leave no descriptor for it.
 fn limit(orders: &Orders) -> Result<(), Failure> {
     let oom = match &orders.oom_score_adj {
-        Some(text) => {
-            let file = raw::open_to_write(OOM_SCORE_ADJ).map_err(at(Step::OomScore))?;
-            Some((file, text))
-        }
+        Some(oom) => match raw::open_to_write(OOM_SCORE_ADJ) {
+            Ok(file) => Some((file, &oom.text)),
+            // Without `/proc` the command keeps the helper's, and lives on.
+            Err(error) if oom.is_reset && error.raw_os_error() == Some(libc::ENOENT) => None,
+            Err(error) => return Err((Step::OomScore, error)),
+        },
         None => None,
     };
     for limit in &orders.resource_limits {

@@ -12,6 +12,7 @@ pub(crate) mod epoll;
 pub(crate) mod fork;
 pub(crate) mod kernel;
 pub(crate) mod leader;
+pub(crate) mod oom;
 pub(crate) mod outer;
 pub(crate) mod own;
 mod plan;

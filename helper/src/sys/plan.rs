@@ -46,8 +46,7 @@ pub(super) struct Orders {
     pub(super) umask: Option<u32>,
     pub(super) resource_limits: Vec<ResourceLimit>,
     pub(super) nice: Option<i32>,
-    /// The text to write.
-    pub(super) oom_score_adj: Option<Vec<u8>>,
+    pub(super) oom_score_adj: Option<OomText>,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
     pub(super) groups: Option<Vec<u32>>,
@@ -60,6 +59,14 @@ pub(super) struct Orders {
     pub(super) candidates: Vec<CString>,
     pub(super) arguments: Strings,
     pub(super) environment: Strings,
+}
+
+/// An OOM score adjustment as it is written.
+#[derive(Debug)]
+pub(super) struct OomText {
+    pub(super) text: Vec<u8>,
+    /// Nobody asked for it: the child is given back what its helper was started with.
+    pub(super) is_reset: bool,
 }
 
 /// A place that becomes a target.
@@ -111,9 +118,7 @@ impl Plan {
             umask: spec.umask,
             resource_limits: resource_limits(spec, context),
             nice: spec.nice,
-            oom_score_adj: spec
-                .oom_score_adj
-                .map(|score| score.to_string().into_bytes()),
+            oom_score_adj: oom_score(spec, context),
             uid: spec.uid,
             gid: spec.gid,
             groups: spec.groups.clone(),
@@ -245,6 +250,17 @@ fn resource_limits(spec: &Spec, context: &Context) -> Vec<ResourceLimit> {
         });
     }
     limits
+}
+
+/// What is asked for, or what the helper was started with, where it lives with another one.
+/// Written by a privileged child, it is also as low as the command can go by itself.
+fn oom_score(spec: &Spec, context: &Context) -> Option<OomText> {
+    let is_reset = spec.oom_score_adj.is_none();
+    let score = spec.oom_score_adj.or(context.oom_score)?;
+    Some(OomText {
+        text: score.to_string().into_bytes(),
+        is_reset,
+    })
 }
 
 fn death_signal(spec: &Spec) -> Result<i32, (Step, i32)> {

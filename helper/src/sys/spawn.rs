@@ -28,6 +28,8 @@ pub(crate) struct Context {
     pub(crate) null: OwnedFd,
     /// The soft and hard limit of descriptors that the helper was started with.
     pub(crate) nofile: (u64, u64),
+    /// The OOM score adjustment that the helper was started with, where it has lowered its own.
+    pub(crate) oom_score: Option<i32>,
     /// The helper's own number.
     pub(crate) helper_pid: i32,
 }

@@ -55,6 +55,7 @@ pub(super) fn context_with(features: Features) -> Context {
         features,
         null: own::open_null().unwrap(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).unwrap(),
+        oom_score: None,
         helper_pid: std::process::id().cast_signed(),
     }
 }

@@ -14,7 +14,7 @@ use nix::unistd::gettid;
 use crate::ground::{command, helper, pid, sh};
 
 /// How long a call may take to tell of a lost helper.
-const TOLD: Duration = Duration::from_secs(1);
+pub(crate) const TOLD: Duration = Duration::from_secs(1);
 
 #[test]
 fn every_pending_call_tells_of_a_killed_helper_within_a_second() {
@@ -85,7 +85,7 @@ fn assert_later_calls_tell(helper: &Helper, child: &foster::Child) {
 }
 
 /// Stops a helper: it reads nothing any more.
-fn stop(helper: &Witness) {
+pub(crate) fn stop(helper: &Witness) {
     helper.signal(libc::SIGSTOP);
     eventually("the helper is stopped", SETTLE, || {
         proc::state(helper.pid()) == Some('T')
@@ -103,7 +103,7 @@ fn spawn_above_the_buffer(stage: &Stage, helper: &Helper, log: &Path) -> ErrorKi
 }
 
 /// Waits until a thread of this process sleeps in one of the calls that wait for the helper.
-fn wait_until_asleep(thread: i32) {
+pub(crate) fn wait_until_asleep(thread: i32) {
     eventually("the spawn is on its way", SETTLE, || {
         let path = format!("/proc/self/task/{thread}/syscall");
         let line = fs::read_to_string(path).expect("the thread's system call can be seen");

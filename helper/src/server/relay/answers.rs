@@ -48,7 +48,12 @@ impl Server {
                 }
             };
             match decode_answer(&frame.body) {
-                Ok(answer) => self.take_answer(session, answer, frame.descriptors)?,
+                Ok(mut answer) => {
+                    if frame.descriptors_lost {
+                        forget_attached(&mut answer.reply);
+                    }
+                    self.take_answer(session, answer, frame.descriptors)?;
+                }
                 Err(error) => {
                     tracing::error!(%session, %error, "a keeper broke the protocol");
                     return self.lose_link(session);
@@ -108,12 +113,16 @@ impl Relay {
             Reply::Rejected {
                 reason: Reject::IllegalState { state },
             } if matches!(asked, Asked::Exit | Asked::End) => self.state = *state,
-            Reply::Prepared { pid, containment } => {
+            Reply::Prepared {
+                pid, containment, ..
+            } => {
                 self.leader = Some(*pid);
                 self.containment = containment.clone();
                 self.state = StateName::Prepared;
             }
-            Reply::Spawned { pid, containment } => {
+            Reply::Spawned {
+                pid, containment, ..
+            } => {
                 self.leader = Some(*pid);
                 self.containment = containment.clone();
                 if matches!(self.state, StateName::Starting | StateName::Prepared) {
@@ -140,5 +149,12 @@ impl Relay {
             | Reply::Capabilities { .. }
             | Reply::Farewell { .. } => {}
         }
+    }
+}
+
+/// There was no room for what came with it, and the client must not wait for it.
+fn forget_attached(reply: &mut Reply) {
+    if let Reply::Prepared { attached, .. } | Reply::Spawned { attached, .. } = reply {
+        attached.clear();
     }
 }

@@ -192,6 +192,7 @@ impl Server {
                     frame,
                     containment,
                     nofile: self.context.nofile,
+                    oom_score: self.context.oom_score,
                     features: self.context.features,
                     reserve: self.reserve,
                     base: self.base.clone(),
