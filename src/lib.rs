@@ -90,11 +90,14 @@ mod command;
 mod connection;
 mod direct;
 mod error;
+mod gate;
 mod helper;
 mod init;
 mod launch;
+mod notice;
 mod output;
 mod session;
+mod spawner;
 mod stdio;
 mod sys;
 mod watch;
@@ -109,12 +112,15 @@ pub use foster_protocol::{
     Peaks, Pid, Proof, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step, Survivor,
     Target, Usage, Verdict, Why,
 };
+pub use gate::Gate;
 pub use helper::{Helper, Listing};
 #[cfg(feature = "embedded-helper")]
 pub use init::init;
 pub use launch::HelperBuilder;
+pub use notice::Notice;
 pub use output::Output;
 pub use session::Session;
+pub use spawner::{Fallback, Spawner};
 pub use stdio::Stdio;
 
 /// The example of README.md compiles.

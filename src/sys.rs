@@ -85,17 +85,6 @@ pub(crate) fn kill_process(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Blocks every signal in the calling thread (`pthread_sigmask(3)`).
-pub(crate) fn block_signals() {
-    // SAFETY: sigset_t is a plain C struct for which all-zero bytes are a valid value.
-    let mut all: libc::sigset_t = unsafe { mem::zeroed() };
-    // SAFETY: the set lives here.
-    let _cannot_fail = unsafe { libc::sigfillset(&raw mut all) };
-    // SAFETY: the new set lives here, and the old one is not asked for.
-    let _cannot_fail =
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) };
-}
-
 /// The first descriptor number that cannot be open (`sysconf(3)`), bounded for those who close
 /// one after the other.
 pub(crate) fn open_max() -> i32 {

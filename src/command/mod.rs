@@ -15,8 +15,10 @@ use std::time::Duration;
 use foster_protocol::{Level, LevelChoice, Micros};
 
 use environment::Environment;
+pub(crate) use plan::Defaults;
 use plan::Options;
 pub(crate) use size::{Item, Largest, Size};
+pub(crate) use spawn::{Failure, How, Made};
 
 use crate::helper::Helper;
 use crate::stdio::Stdio;

@@ -177,6 +177,20 @@ impl Connection {
         ))
     }
 
+    /// Opens the gate of a session. The reply's descriptors go to its record.
+    pub(crate) fn open(&self, session: SessionId) -> Result<Ticket<'_>, Refusal> {
+        let mut state = self.usable()?;
+        let id = state.new_request();
+        let start = push(&mut state, id, Request::Open { session }, Vec::new())?;
+        state.slots.insert(id, Slot::Spawn(session, None));
+        self.start_sending(&mut state);
+        Ok(Ticket {
+            connection: self,
+            id,
+            start,
+        })
+    }
+
     /// Asks for a session's end, once for everybody who waits for it.
     pub(crate) fn ask_end(&self, session: SessionId) -> Result<(), Refusal> {
         let mut state = self.usable()?;

@@ -97,8 +97,8 @@ impl Leader {
         if let Some(pidfd) = self.as_fd() {
             match sys::signal_group_strictly(pidfd, signal) {
                 // Before Linux 6.9 there is no such flag.
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                }
                 outcome => return outcome,
             }
         }

@@ -19,6 +19,7 @@ mod table;
 mod work;
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process;
 use std::sync::Arc;
@@ -27,15 +28,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Cause, Containment, Ending, Exit, Level, Pid, Reject, SessionId, Spec, StateName, Step, Target,
+    Cause, Containment, Ending, Exit, Level, LevelChoice, Missing, Pid, Reject, Spec, StateName,
+    Step, Target,
 };
+use nix::sys::signal::{SigSet, SigmaskHow};
 
+use crate::command::Size;
 use crate::connection::Ended;
-use crate::error::{Error, Repr, Result};
+use crate::error::{Error, Repr, Result, Subject, spawn_failed};
 use shared::{Order, Shared, is_over};
 
 /// How often a leader without a pidfd is looked at.
 const TICK: Duration = Duration::from_millis(20);
+
+/// Every signal number.
+const SIGNALS: RangeInclusive<i32> = 1..=64;
 
 /// A step that failed, with its error number. The program did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +58,31 @@ impl Failed {
 
     fn of(step: Step, error: &io::Error) -> Self {
         Self::at(step, error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// Why a command was not spawned. The program did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// What was asked cannot be done.
+    Rejected(Reject),
+    /// A step failed.
+    Failed(Failed),
+}
+
+impl From<Failed> for Refusal {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+impl Refusal {
+    /// The error that names the thing.
+    pub(crate) fn into_error(self, subject: &Subject<'_>, size: &Size) -> Error {
+        match self {
+            Self::Rejected(reason) => refused(reason),
+            Self::Failed(failed) => spawn_failed(subject, size, failed.step, failed.errno),
+        }
     }
 }
 
@@ -77,19 +109,17 @@ struct Inner {
 /// # Errors
 ///
 /// The step that failed; the program did not run.
-pub(crate) fn spawn(
-    spec: Spec,
-    descriptors: Vec<OwnedFd>,
-) -> std::result::Result<Direct, Failed> {
-    let prepare = |error: io::Error| Failed::of(Step::Prepare, &error);
-    let shared = Arc::new(Shared::new().map_err(prepare)?);
+pub(crate) fn spawn(spec: Spec, descriptors: Vec<OwnedFd>) -> std::result::Result<Direct, Refusal> {
     let first = spec.first_signal.unwrap_or(libc::SIGTERM);
+    for number in [Some(first), spec.death_signal.filter(|&number| number != 0)] {
+        if let Some(number) = number.filter(|number| !SIGNALS.contains(number)) {
+            return Err(Refusal::Rejected(Reject::BadSignal { number }));
+        }
+    }
     let grace = spec.grace.into();
-    let served = Arc::clone(&shared);
-    thread::Builder::new()
-        .name("foster-direct".into())
-        .spawn(move || supervise::supervise(served, &spec, descriptors))
-        .map_err(prepare)?;
+    let missing = missing(spec.level);
+    let shared =
+        supervised(spec, descriptors).map_err(|error| Failed::of(Step::Prepare, &error))?;
     wait_for_start(&shared)?;
     let (pid, pidfd) = {
         let state = shared.lock();
@@ -103,7 +133,7 @@ pub(crate) fn spawn(
             pidfd,
             containment: Containment {
                 level: Level::Direct,
-                missing: Vec::new(),
+                missing,
             },
             first,
             grace,
@@ -111,14 +141,38 @@ pub(crate) fn spawn(
     })
 }
 
+/// Starts the thread of a session.
+fn supervised(spec: Spec, descriptors: Vec<OwnedFd>) -> io::Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new()?);
+    let served = Arc::clone(&shared);
+    // A thread is born with the mask of its maker, so that no handler runs in it from the start.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let started = thread::Builder::new()
+        .name("foster-direct".into())
+        .spawn(move || supervise::supervise(served, &spec, descriptors));
+    before.thread_set_mask()?;
+    started.map(|_| shared)
+}
+
+/// The level that was asked for by its name and cannot be had without a helper.
+fn missing(asked: LevelChoice) -> Vec<Missing> {
+    match asked {
+        LevelChoice::Auto | LevelChoice::Exactly(Level::Direct) => Vec::new(),
+        LevelChoice::Exactly(level) => vec![Missing {
+            level,
+            errno: libc::ENOSYS,
+        }],
+    }
+}
+
 /// Waits until the child is at its gate, runs, or has failed.
 fn wait_for_start(shared: &Shared) -> std::result::Result<(), Failed> {
     shared
         .wait(None, |state| match state.name {
             StateName::Starting => None,
-            StateName::Failed => {
-                Some(Err(state.failed.unwrap_or(Failed::at(Step::Prepare, libc::EIO))))
-            }
+            StateName::Failed => Some(Err(state
+                .failed
+                .unwrap_or(Failed::at(Step::Prepare, libc::EIO)))),
             // It is being ended on its way: whether the program ran is not known yet.
             StateName::Ending if state.exit.is_none() && state.end.is_none() => {
                 state.failed.map(Err)
@@ -150,11 +204,6 @@ impl Direct {
         wait_for_start(&self.inner.shared)
     }
 
-    /// The session's id: it has none on any wire.
-    pub(crate) fn id(&self) -> SessionId {
-        SessionId(0)
-    }
-
     pub(crate) fn pid(&self) -> Pid {
         self.inner.pid
     }
@@ -168,14 +217,14 @@ impl Direct {
     }
 
     pub(crate) fn signal(&self, number: i32, to: Target) -> Result<u32> {
-        if !(1..=64).contains(&number) {
+        if !SIGNALS.contains(&number) {
             return Err(refused(Reject::BadSignal { number }));
         }
         self.ask(|answer| Order::Signal { number, to, answer })
     }
 
     pub(crate) fn end(&self, first: i32, grace: Duration) -> Result<Ending> {
-        if !(1..=64).contains(&first) {
+        if !SIGNALS.contains(&first) {
             return Err(refused(Reject::BadSignal { number: first }));
         }
         self.check()?;
@@ -198,7 +247,11 @@ impl Direct {
 
     pub(crate) fn wait_exit(&self, timeout: Option<Duration>) -> Result<Option<Exit>> {
         self.check()?;
-        match self.inner.shared.wait(deadline(timeout), |state| state.exit) {
+        match self
+            .inner
+            .shared
+            .wait(deadline(timeout), |state| state.exit)
+        {
             Some(Ok(exit)) => Ok(Some(exit)),
             Some(Err(_)) => Err(Repr::Stolen.into()),
             None if self.is_gone() => Err(Repr::Unsupervised.into()),

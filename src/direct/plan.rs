@@ -51,7 +51,7 @@ pub(super) fn orders(
     Ok(Orders {
         wires: wires(&spec.descriptors, came)
             .map_err(|errno| Failed::at(Step::Descriptors, errno))?,
-        descriptors,
+        _descriptors: descriptors,
         places,
         status: came + 1,
         go: came + 2,

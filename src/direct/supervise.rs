@@ -19,7 +19,6 @@ use super::shared::{Order, Shared, Stolen};
 use super::start::start;
 use super::work::{Force, HARD_LIMIT, Look, Work};
 use crate::connection::{Ended, poll_until, time_left};
-use crate::sys;
 
 /// How often those are looked at who outlived their ending.
 const LATE: Duration = Duration::from_millis(500);
@@ -39,10 +38,7 @@ enum Course {
     /// The leader has exited, and the rest may finish by itself.
     Lingering { until: Option<Instant> },
     /// Everybody has had the first signal.
-    Graceful {
-        first: i32,
-        until: Option<Instant>,
-    },
+    Graceful { first: i32, until: Option<Instant> },
     /// Everybody gets KILL.
     Killing { until: Option<Instant> },
     /// The time was up; who is left is looked after.
@@ -80,7 +76,6 @@ impl Drop for Last {
 
 /// Runs one session from its fork to its last member.
 pub(super) fn supervise(shared: Arc<Shared>, spec: &Spec, descriptors: Vec<OwnedFd>) {
-    sys::block_signals();
     let last = Last(shared);
     let shared = &*last.0;
     let forked = match start(shared, spec, descriptors) {

@@ -161,6 +161,11 @@ impl Member {
         looked.is_err() || polled.iter().all(|one| one.any() == Some(false))
     }
 
+    /// Whether it is held by a pidfd.
+    pub(super) fn is_held(&self) -> bool {
+        self.pidfd.is_some()
+    }
+
     /// To be polled for its death.
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         self.pidfd
@@ -207,7 +212,6 @@ fn parse(text: &[u8]) -> Option<Stat> {
     })
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,7 +240,10 @@ mod tests {
         std::os::unix::fs::symlink(std::process::id().to_string(), &own).expect("a link");
         assert!(table.members(2).is_err(), "the first process is hidden");
         fs::create_dir(folder.join("1")).expect("a folder");
-        assert!(table.members(2).is_err(), "the first process is closed to us");
+        assert!(
+            table.members(2).is_err(),
+            "the first process is closed to us"
+        );
         fs::write(folder.join("1/stat"), "1 (init) S 0 1 1").expect("a file");
         assert!(table.members(2).is_ok(), "a table of nobody else");
         fs::remove_dir_all(&folder).expect("the folder goes");

@@ -170,9 +170,11 @@ impl Work {
         }
         self.refused.clear();
         for member in &self.living {
-            let in_group = member.group == leader.pid();
-            // In the group it was sent for already, unless it is somebody else's by now.
-            if !member.signal(number) && !(in_group && member.poll_fd().is_none()) {
+            // The group has had it; 0 asks whether it could be sent to this one. KILL is sent
+            // again to those who may have left the group meanwhile.
+            let had = member.group == leader.pid() && number != libc::SIGKILL;
+            let sent = member.signal(if had { 0 } else { number });
+            if !sent && (member.is_held() || member.group != leader.pid()) {
                 self.refused.push(member.pid);
             }
         }

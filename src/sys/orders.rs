@@ -11,7 +11,7 @@ use libc::c_char;
 #[derive(Debug)]
 pub(crate) struct Orders {
     /// Keeps the sources among `places` open until the fork.
-    pub(crate) descriptors: Vec<OwnedFd>,
+    pub(crate) _descriptors: Vec<OwnedFd>,
     /// Every descriptor that the child uses, by its number at the fork. The child moves those
     /// that stand where a target will be.
     pub(crate) places: Vec<i32>,

@@ -98,8 +98,7 @@ pub(super) fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
     let limit = [soft, hard];
     let nothing = ptr::null::<u64>();
     // SAFETY: the kernel reads two 64-bit numbers, which live here, and writes nothing.
-    let code =
-        unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, limit.as_ptr(), nothing) };
+    let code = unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, limit.as_ptr(), nothing) };
     check_long(code)
 }
 
