@@ -17,7 +17,7 @@ use super::TICK;
 use super::leader::{Leader, Sight};
 use super::shared::{Order, Shared, Stolen};
 use super::start::start;
-use super::work::{Force, HARD_LIMIT, Look, Work};
+use super::work::{HARD_LIMIT, Look, Work};
 use crate::connection::{Ended, poll_until, time_left};
 
 /// How often those are looked at who outlived their ending.
@@ -293,16 +293,11 @@ impl Session<'_> {
                 self.cause = Some(cause);
                 self.shared.change(|state| state.name = StateName::Ending);
                 self.work.begin();
-                // Who is there is noted before a signal ends them.
-                let nobody = self.work.look(&self.leader, Force::None) == Look::Nobody;
-                if nobody && self.exited {
-                    self.course = Course::Killing {
-                        until: after(HARD_LIMIT),
-                    };
-                } else if at_once {
+                self.work.note(&self.leader);
+                if at_once {
                     self.kill();
                 } else {
-                    self.work.look(&self.leader, Force::Signal(first));
+                    self.work.begin_grace(&self.leader, first);
                     self.course = Course::Graceful {
                         first,
                         until: after(grace),
@@ -320,7 +315,7 @@ impl Session<'_> {
     }
 
     fn kill(&mut self) {
-        self.work.look(&self.leader, Force::Kill);
+        self.work.kill(&self.leader);
         self.course = Course::Killing {
             until: after(HARD_LIMIT),
         };
@@ -332,22 +327,22 @@ impl Session<'_> {
             Course::Idle => false,
             Course::LetGo => self.exited,
             Course::Lingering { .. } => {
-                let found = self.work.look(&self.leader, Force::None);
+                let found = self.work.look(&self.leader);
                 found == Look::Nobody && self.is_ended(found)
             }
             Course::Graceful { first, .. } => {
-                let found = self.work.look(&self.leader, Force::None);
+                let found = self.work.look(&self.leader);
                 if self.exited && self.work.is_rest() {
-                    self.work.look(&self.leader, Force::Signal(first));
+                    self.work.begin_grace(&self.leader, first);
                 }
                 found == Look::Nobody && self.is_ended(found)
             }
             Course::Killing { until } => {
-                let found = self.work.look(&self.leader, Force::Kill);
+                let found = self.work.kill(&self.leader);
                 self.is_ended(found) || self.is_given_up(until)
             }
             Course::Late => {
-                let found = self.work.look(&self.leader, Force::Kill);
+                let found = self.work.kill(&self.leader);
                 self.exited && found != Look::Somebody
             }
         }
@@ -385,7 +380,7 @@ impl Session<'_> {
     }
 
     fn signal(&mut self, number: i32, to: Target) -> Result<u32, Reject> {
-        self.work.look(&self.leader, Force::None);
+        self.work.note(&self.leader);
         let leader = u32::from(!self.exited);
         match to {
             Target::Leader => {
@@ -412,7 +407,7 @@ impl Session<'_> {
 
     /// From here on nobody is signalled.
     fn let_go(&mut self) -> u32 {
-        self.work.look(&self.leader, Force::None);
+        self.work.note(&self.leader);
         let still_running = u32::from(!self.exited) + count(&self.work);
         self.course = Course::LetGo;
         self.due = None;

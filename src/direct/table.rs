@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use foster_protocol::{Bytes, Pid, Survivor, Why};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
+use nix::unistd::{Pid as UnistdPid, getsid};
 
 use super::signalable::Signalable;
 use crate::connection::poll_until;
@@ -92,7 +94,13 @@ impl Table {
 
     /// Holds a process if it lives and is in the session.
     fn hold(&self, pid: i32, leader: i32) -> Option<Member> {
-        // Most processes are strangers: they are not even held.
+        // Most processes are strangers: they are not even held. Where the kernel does not say,
+        // the line does.
+        match getsid(Some(UnistdPid::from_raw(pid))) {
+            Ok(session) if session.as_raw() != leader => return None,
+            Err(Errno::ESRCH) => return None,
+            Ok(_) | Err(_) => {}
+        }
         let first = self.stat(pid)?;
         if first.session != leader {
             return None;

@@ -16,17 +16,6 @@ pub(super) const HARD_LIMIT: Duration = Duration::from_secs(5);
 /// The most members and survivors that a report names.
 const MOST_NAMED: usize = 256;
 
-/// What a look does to those whom it finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Force {
-    /// Nothing.
-    None,
-    /// A signal to everyone, and CONT, so that stopped members can act on it.
-    Signal(i32),
-    /// KILL to everyone.
-    Kill,
-}
-
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -84,33 +73,46 @@ impl Work {
         self.begun = Instant::now();
     }
 
-    /// Looks who is there, and applies the force to them.
-    ///
-    /// The group comes first: the kernel sends to all of it at once, so that no fork inside it
-    /// is missed. Members outside of it, such as the jobs of a shell, are signalled one by one.
-    pub(super) fn look(&mut self, leader: &Leader, force: Force) -> Look {
-        let found = self.walk(leader);
-        match force {
-            Force::None => {}
-            Force::Signal(number) => {
-                self.send(leader, number);
-                self.send(leader, libc::SIGCONT);
-                self.signalled = true;
-                self.seen.iter_mut().for_each(|seen| seen.signalled = true);
-            }
-            Force::Kill => {
-                self.send(leader, libc::SIGKILL);
-                self.killed = true;
-            }
+    /// Notes who is there, so that the report names those whom the first signal ends.
+    pub(super) fn note(&mut self, leader: &Leader) {
+        if let Err(error) = self.walk(leader) {
+            tracing::debug!(%error, "process table cannot be read");
         }
+    }
+
+    /// Sends the first signal to everybody who was there at the last look, and CONT, so that
+    /// stopped members can act on it.
+    pub(super) fn begin_grace(&mut self, leader: &Leader, number: i32) {
+        self.send(leader, number);
+        self.send(leader, libc::SIGCONT);
+        self.signalled = true;
+        self.seen.iter_mut().for_each(|seen| seen.signalled = true);
+    }
+
+    /// Sends KILL to everybody. The group has it before the table is looked at, which can take
+    /// a while on a busy machine.
+    pub(super) fn kill(&mut self, leader: &Leader) -> Look {
+        send_group(leader, libc::SIGKILL);
+        self.killed = true;
+        let found = self.walk(leader);
+        self.send(leader, libc::SIGKILL);
+        self.judge(leader, found)
+    }
+
+    /// Looks who is there.
+    pub(super) fn look(&mut self, leader: &Leader) -> Look {
+        let found = self.walk(leader);
+        self.judge(leader, found)
+    }
+
+    fn judge(&mut self, leader: &Leader, found: io::Result<()>) -> Look {
         match found {
             Err(error) => {
                 tracing::debug!(%error, "process table cannot be read");
                 Look::Unknown
             }
             Ok(()) if !self.living.is_empty() => Look::Somebody,
-            // A walk can miss who forks while it goes by; a second one after the signal is a
-            // second witness.
+            // A walk can miss who forks while it goes by; a second one is a second witness.
             Ok(()) => match self.walk(leader) {
                 Ok(()) if self.living.is_empty() => Look::Nobody,
                 Ok(()) => Look::Somebody,
@@ -162,12 +164,11 @@ impl Work {
         Ok(())
     }
 
+    /// Sends a signal to everybody who was there at the last look. The group comes first: the
+    /// kernel sends to all of it at once, so that no fork inside it is missed. Members outside
+    /// of it, such as the jobs of a shell, are signalled one by one.
     pub(super) fn send(&mut self, leader: &Leader, number: i32) {
-        if let Err(error) = leader.signal_group(number)
-            && error.raw_os_error() != Some(libc::ESRCH)
-        {
-            tracing::debug!(%error, number, "group was not signalled");
-        }
+        send_group(leader, number);
         self.refused.clear();
         for member in &self.living {
             // The group has had it; 0 asks whether it could be sent to this one. KILL is sent
@@ -256,5 +257,13 @@ impl Work {
             rounds: self.rounds,
             took: Micros::from(self.begun.elapsed()),
         }
+    }
+}
+
+fn send_group(leader: &Leader, number: i32) {
+    if let Err(error) = leader.signal_group(number)
+        && error.raw_os_error() != Some(libc::ESRCH)
+    {
+        tracing::debug!(%error, number, "group was not signalled");
     }
 }

@@ -21,7 +21,7 @@ fn command_has_the_standard_streams_and_what_was_mapped_and_nothing_else() {
     let prints = places::fixture("prints-descriptors");
     let lines = said(
         Program::fixture(&stage, "with-leaked-descriptors")
-            .arg("--")
+            .args(["5", "--"])
             .arg(host)
             .arg("--")
             .arg(prints),
