@@ -79,6 +79,10 @@
 //! killed through its pidfd. With nobody waiting, that happens at the next call or drop.
 //! [`Helper::global`] launches a new helper at the next use; nothing is run twice.
 //!
+//! A host that must not fail for want of a helper uses a [`Spawner`]: it launches a lost one
+//! once more, and then runs a command itself, at [`Level::Direct`], or refuses it. What has
+//! become of a command's supervision is told by a [`Notice`].
+//!
 //! # Platform
 //!
 //! Linux.
