@@ -68,16 +68,19 @@
 //! - Dropping a [`Child`] ends its tree, also after [`Child::wait`]: a background process that
 //!   is to live on needs [`Child::release`] or [`OnExit::Leave`].
 //! - The host never forks, installs no signal handler, waits for no child but the helper, and
-//!   has no background thread: replies are read by whoever waits.
+//!   has no background thread but one that [`Helper::watch`] asks for: replies are read by
+//!   whoever waits.
 //!
 //! # When the helper is lost
 //!
 //! Every pending call returns at once, with an error that tells what is not known:
 //! [`SpawnFateUnknown`](ErrorKind::SpawnFateUnknown) where a command may have run,
 //! [`ExitUnknown`](ErrorKind::ExitUnknown), [`EndUnknown`](ErrorKind::EndUnknown),
-//! [`ReleaseFateUnknown`](ErrorKind::ReleaseFateUnknown). The process group of each session is
-//! killed through its pidfd. With nobody waiting, that happens at the next call or drop.
-//! [`Helper::global`] launches a new helper at the next use; nothing is run twice.
+//! [`ReleaseFateUnknown`](ErrorKind::ReleaseFateUnknown). Each session that was not released is
+//! killed: its cgroup, where it has one, and the process group of its leader. With nobody
+//! waiting, that happens at the next call or drop, or at once after [`Helper::watch`].
+//! [`Helper::global`] launches a new helper at the next use, and [`Helper::relaunch`] at once;
+//! nothing is run twice.
 //!
 //! A host that must not fail for want of a helper uses a [`Spawner`]: it launches a lost one
 //! once more, and then runs a command itself, at [`Level::Direct`], or refuses it. What has

@@ -51,7 +51,7 @@ pub enum ErrorKind {
     /// The helper was lost before the leader's exit; or, without a helper, something else in
     /// this process collected it.
     ExitUnknown,
-    /// The helper was lost before the end of the tree.
+    /// The helper was lost before the end of the tree was confirmed.
     EndUnknown,
     /// The helper was lost before it acknowledged a release.
     ReleaseFateUnknown,

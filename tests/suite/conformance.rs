@@ -3,6 +3,8 @@
 //! `FOSTER_HELPER=path cargo test -p foster-tests --test conformance` puts another executable
 //! to the test; `FOSTER_HELPER_ARG` is its argument where it needs one.
 
+#[path = "conformance/attached.rs"]
+mod attached;
 #[path = "conformance/clean.rs"]
 mod clean;
 #[path = "conformance/control.rs"]
@@ -35,6 +37,8 @@ mod helper_signals;
 mod load;
 #[path = "conformance/on_exit.rs"]
 mod on_exit;
+#[path = "conformance/oom.rs"]
+mod oom;
 #[path = "conformance/options.rs"]
 mod options;
 #[path = "conformance/rejects.rs"]

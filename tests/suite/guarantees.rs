@@ -20,10 +20,14 @@ mod load;
 mod loss;
 #[path = "guarantees/matrix.rs"]
 mod matrix;
+#[path = "guarantees/memory.rs"]
+mod memory;
 #[path = "guarantees/phases.rs"]
 mod phases;
 #[path = "guarantees/privacy.rs"]
 mod privacy;
+#[path = "guarantees/privilege.rs"]
+mod privilege;
 #[path = "guarantees/same_signals.rs"]
 mod same_signals;
 #[path = "guarantees/shapes.rs"]

@@ -57,7 +57,7 @@ impl Kept {
 }
 
 /// Kills helper and keeper at once: stopped first, so that neither acts on the other's death.
-fn kill_together(keepers: &[Witness]) {
+pub(crate) fn kill_together(keepers: &[Witness]) {
     for keeper in keepers {
         keeper.signal(libc::SIGSTOP);
     }
@@ -75,7 +75,7 @@ fn kill_together(keepers: &[Witness]) {
 }
 
 /// Removes the cgroup of a session that nobody is left of.
-fn remove(leaf: Option<PathBuf>) {
+pub(crate) fn remove(leaf: Option<PathBuf>) {
     let Some(leaf) = leaf else { return };
     eventually("the cgroup is empty", SETTLE, || {
         fs::remove_dir(&leaf).is_ok() || !leaf.exists()
@@ -83,7 +83,7 @@ fn remove(leaf: Option<PathBuf>) {
 }
 
 /// The directory of a process's cgroup.
-fn cgroup_of(pid: i32) -> PathBuf {
+pub(crate) fn cgroup_of(pid: i32) -> PathBuf {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("its cgroups");
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"));
     let mounts = fs::read_to_string("/proc/self/mounts").expect("the mounts");
@@ -96,7 +96,7 @@ fn cgroup_of(pid: i32) -> PathBuf {
 }
 
 /// Whether the level can be had here. Where it cannot, the test says so.
-fn offers(helper: &Helper, level: Level, what: &str) -> bool {
+pub(crate) fn offers(helper: &Helper, level: Level, what: &str) -> bool {
     let levels = &helper.capabilities().levels;
     let found = levels.iter().find(|one| one.level == level);
     let is_there = found.is_some_and(|found| found.errno == 0);
