@@ -142,8 +142,12 @@ impl Spawner {
     ///
     /// # Errors
     ///
-    /// As [`HelperBuilder::launch`](crate::HelperBuilder::launch).
+    /// As [`HelperBuilder::launch`](crate::HelperBuilder::launch), and where the spawner is
+    /// meant to have none.
     pub fn launch(&self) -> Result<Helper> {
+        if self.is_helperless {
+            return Err(no_helper("none", "this spawner is meant to have no helper"));
+        }
         self.helper(&mut self.tries())
     }
 
@@ -325,8 +329,12 @@ impl Spawner {
 }
 
 fn failed_before(why: &str) -> Error {
+    no_helper("another call just before", why)
+}
+
+fn no_helper(place: &str, why: &str) -> Error {
     Repr::NoHelper(vec![Attempt {
-        place: "another call just before".into(),
+        place: place.into(),
         why: why.into(),
     }])
     .into()

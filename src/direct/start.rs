@@ -9,11 +9,12 @@ use foster_protocol::{Cause, Reject, Spec, StateName, Step};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 
-use super::Failed;
-use super::leader::Leader;
+use super::leader::{Leader, Sight};
 use super::plan::orders;
 use super::shared::{Order, Shared};
+use super::table::has_executed;
 use super::work::HARD_LIMIT;
+use super::{Failed, TICK};
 use crate::connection::{poll_until, time_left};
 use crate::sys::{self, Progress};
 
@@ -112,13 +113,14 @@ impl Start<'_> {
                 News::End => {
                     return Err(self.ended_or(Failed::at(Step::Prepare, libc::ECHILD)));
                 }
+                News::Nothing if executing && has_executed(self.leader.pid()) => {
+                    return Ok(self.aborted.map(|(cause, _)| cause));
+                }
                 News::Nothing => {
-                    if let Some((_, until)) = self.aborted
-                        && until <= Instant::now()
-                    {
+                    if self.is_over() {
                         return Err(Failed::at(Step::Ended, libc::ECANCELED));
                     }
-                    self.sleep();
+                    self.sleep(executing);
                     self.obey();
                 }
             }
@@ -146,13 +148,25 @@ impl Start<'_> {
         }
     }
 
-    fn sleep(&self) {
+    /// Whether a child that was being ended is dead, or is given up. Its pipe does not tell
+    /// where a stranger holds a copy of it.
+    fn is_over(&self) -> bool {
+        self.aborted.is_some_and(|(_, until)| {
+            until <= Instant::now() || !matches!(self.leader.look(), Ok(Sight::Running))
+        })
+    }
+
+    fn sleep(&self, executing: bool) {
         let mut polled = [
             PollFd::new(self.status.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.shared.wake(), PollFlags::POLLIN),
         ];
         let until = self.aborted.map(|(_, until)| until).or(self.due);
-        if let Err(error) = poll_until(&mut polled, time_left(until)) {
+        let mut limit = time_left(until);
+        if executing || self.aborted.is_some() {
+            limit = Some(limit.map_or(TICK, |limit| limit.min(TICK)));
+        }
+        if let Err(error) = poll_until(&mut polled, limit) {
             tracing::debug!(%error, "child on its way cannot be polled");
         }
     }

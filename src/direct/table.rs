@@ -45,6 +45,7 @@ struct Stat {
     state: u8,
     group: i32,
     session: i32,
+    flags: u64,
     threads: u64,
     start: u64,
 }
@@ -197,6 +198,17 @@ impl Member {
     }
 }
 
+/// Whether a child of this process has become its program, by the flag that the kernel keeps of
+/// a fork without exec (`PF_FORKNOEXEC`). The pipe that exec closes tells nothing where a
+/// stranger, forked at the wrong moment by somebody else in this process, holds a copy of it.
+pub(super) fn has_executed(pid: i32) -> bool {
+    const FORK_WITHOUT_EXEC: u64 = 0x40;
+    let stat = fs::read(format!("/proc/{pid}/stat"));
+    stat.ok()
+        .and_then(|text| parse(&text))
+        .is_some_and(|stat| stat.flags & FORK_WITHOUT_EXEC == 0)
+}
+
 /// The first number behind a name in a `status` file.
 fn field<T: std::str::FromStr>(status: &str, name: &str) -> Option<T> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -215,6 +227,7 @@ fn parse(text: &[u8]) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        flags: fields.get(6)?.parse().ok()?,
         threads: fields.get(17)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
     })
@@ -226,11 +239,11 @@ mod tests {
 
     #[test]
     fn fields_are_counted_from_the_last_parenthesis() {
-        let text = b"7 (a) S (b) R 1 5 6 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 99 0";
+        let text = b"7 (a) S (b) R 1 5 6 0 -1 64 0 0 0 0 0 0 0 0 20 0 3 0 99 0";
         let stat = parse(text).expect("a line");
         assert_eq!(stat.name, b"a) S (b");
         assert_eq!((stat.state, stat.group, stat.session), (b'R', 5, 6));
-        assert_eq!((stat.threads, stat.start), (3, 99));
+        assert_eq!((stat.flags, stat.threads, stat.start), (64, 3, 99));
         assert_eq!(parse(b"7 (a"), None);
         assert_eq!(parse(b""), None);
     }

@@ -82,10 +82,12 @@ fn prepare(orders: &mut Orders) -> Result<(), Failure> {
         raw::set_no_new_privs().map_err(at(Step::NoNewPrivs))?;
     }
     if orders.gated {
+        // A stranger may hold a copy of the other end, so that end-of-file does not come.
+        bind_to_parent(orders, libc::SIGKILL).map_err(at(Step::Gate))?;
         report(orders, Progress::Waiting);
         wait_at(orders).map_err(at(Step::Gate))?;
     }
-    bind_to_parent(orders).map_err(at(Step::DeathSignal))
+    bind_to_parent(orders, orders.death_signal).map_err(at(Step::DeathSignal))
 }
 
 fn at(step: Step) -> impl FnOnce(io::Error) -> Failure {
@@ -232,12 +234,10 @@ fn change_credentials(orders: &Orders) -> Result<(), Failure> {
     }
 }
 
-/// Arms the death signal, then looks whether the parent had died before: the signal comes only
-/// for a death that follows.
-fn bind_to_parent(orders: &Orders) -> io::Result<()> {
-    if orders.death_signal != 0 {
-        raw::set_death_signal(orders.death_signal)?;
-    }
+/// Arms the death signal, or disarms it where it is 0, then looks whether the parent had died
+/// before: the signal comes only for a death that follows.
+fn bind_to_parent(orders: &Orders, signal: i32) -> io::Result<()> {
+    raw::set_death_signal(signal)?;
     if raw::parent() == orders.parent {
         Ok(())
     } else {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use foster::{Command, Fallback, Gate, Level, LevelChoice, Spawner, Stdio};
-use foster_tests::{DEATH, Program, SETTLE, Stage, Tracer, Witness, eventually, proc};
+use foster_tests::{DEATH, Program, SETTLE, Stage, Tracer, Witness, clean_up, eventually, proc};
 
 use crate::ground::{kill, lines, marking, spawner, witness};
 
@@ -138,6 +138,48 @@ fn gate_closes_with_its_host() {
         host.finish(DEATH);
         assert_eq!(lines(&marker), 0, "{level}");
     }
+}
+
+#[test]
+fn gate_opens_though_the_pipes_of_the_child_are_held_by_somebody_else() {
+    let stage = Stage::new();
+    let marker = stage.scratch().join("marker");
+    let finished = Program::fixture(&stage, "host-with-gate")
+        .arg("direct")
+        .arg(&marker)
+        .arg("copies")
+        .run();
+    let last = finished.stdout.lines().last();
+    assert_eq!(last, Some("opened exit status: 0"), "{finished:?}");
+    assert_eq!(lines(&marker), 1);
+}
+
+#[test]
+fn gate_closes_with_its_host_though_a_stranger_holds_its_pipe() {
+    let stage = Stage::new();
+    let marker = stage.scratch().join("marker");
+    let mut host = Program::fixture(&stage, "host-with-gate")
+        .arg("direct")
+        .arg(&marker)
+        .arg("stranger")
+        .start();
+    let (mut gated, mut strangers) = (None, Vec::new());
+    loop {
+        let line = host.stdout.line();
+        let pid = |word| Some(Witness::of(line.strip_prefix(word)?.parse().ok()?));
+        if line == "ready" {
+            break;
+        }
+        gated = gated.or_else(|| pid("gated "));
+        strangers.extend(pid("stranger "));
+    }
+    assert!(!strangers.is_empty());
+    host.signal(libc::SIGKILL);
+    gated.expect("a gate").wait_for_death(DEATH);
+    assert_eq!(lines(&marker), 0);
+    assert!(strangers.iter().all(Witness::is_alive), "they are nobody's");
+    clean_up(&strangers);
+    host.finish(DEATH);
 }
 
 #[test]
