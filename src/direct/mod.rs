@@ -9,6 +9,7 @@
 //! do is outlive the host: with the host dead, a leader has its death signal, and the rest of
 //! its tree lives on. A descendant that makes a session of its own is not reached.
 
+mod course;
 mod leader;
 mod plan;
 mod shared;

@@ -133,15 +133,30 @@ impl Table {
 
     /// Why a member lives on. `refused` says that it could not be signalled.
     pub(super) fn explain(&self, member: &Member, refused: bool) -> Survivor {
-        let status = fs::read_to_string(self.root.join(member.pid.to_string()).join("status"));
+        let mut survivor = self.describe(member.pid, member.name.clone(), member.state);
+        if refused {
+            survivor.why = match &member.pidfd {
+                None => Why::NotPinned,
+                Some(_) => Why::NotPermitted { uid: survivor.uid },
+            };
+        }
+        survivor
+    }
+
+    /// Why a leader lives on. It is held unreaped.
+    pub(super) fn explain_leader(&self, pid: i32) -> Survivor {
+        let (name, state) = match self.stat(pid) {
+            Some(stat) => (stat.name, stat.state),
+            None => (Vec::new(), b'?'),
+        };
+        self.describe(pid, name, state)
+    }
+
+    fn describe(&self, pid: i32, name: Vec<u8>, state: u8) -> Survivor {
+        let status = fs::read_to_string(self.root.join(pid.to_string()).join("status"));
         let status = status.unwrap_or_default();
-        let uid = field(&status, "Uid:").unwrap_or(u32::MAX);
         let tracer: i32 = field(&status, "TracerPid:").unwrap_or(0);
-        let why = if refused && member.pidfd.is_none() {
-            Why::NotPinned
-        } else if refused {
-            Why::NotPermitted { uid }
-        } else if member.state == b'D' {
+        let why = if state == b'D' {
             Why::Uninterruptible
         } else if tracer != 0 {
             Why::HeldByTracer {
@@ -151,9 +166,9 @@ impl Table {
             Why::Dying
         };
         Survivor {
-            pid: Pid(member.pid),
-            name: Bytes(member.name.clone()),
-            uid,
+            pid: Pid(pid),
+            name: Bytes(name),
+            uid: field(&status, "Uid:").unwrap_or(u32::MAX),
             why,
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Bytes, Cause, Ended as MemberEnd, Ending, Micros, Pid, Proof, Survivor, Verdict, Why,
+    Bytes, Cause, Ended as MemberEnd, Ending, Micros, Pid, Proof, Survivor, Verdict,
 };
 
 use super::leader::Leader;
@@ -219,14 +219,7 @@ impl Work {
             })
             .take(MOST_NAMED)
             .collect();
-        if let Some(leader) = leader {
-            survivors.push(Survivor {
-                pid: Pid(leader.pid()),
-                name: Bytes::default(),
-                uid: nix::unistd::getuid().as_raw(),
-                why: Why::Dying,
-            });
-        }
+        survivors.extend(leader.map(|leader| self.table.explain_leader(leader.pid())));
         self.report(cause, Verdict::Incomplete, None, survivors)
     }
 

@@ -1,6 +1,6 @@
 //! A host without a helper on older kernels, and one that does not leave its children alone.
 
-use foster_tests::{Program, Stage, places};
+use foster_tests::{Program, Stage, is_root, not_run, places};
 
 /// A leader that leaves somebody behind in its group.
 const SCRIPT: &str = "sleep 60 & exit 3";
@@ -48,4 +48,32 @@ fn exit_that_was_collected_by_somebody_else_is_unknown_and_nobody_is_signalled_b
         "no handler",
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn tree_is_killed_and_its_end_unconfirmed_where_the_process_table_cannot_be_read() {
+    let what = "a host without a process table";
+    if !is_root() {
+        not_run(what, "only root can take the table away");
+        return;
+    }
+    let stage = Stage::new();
+    let host = places::fixture("host-direct");
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    let finished = Program::new(&stage, "unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(host)
+        .args(["--", "/bin/sh", "-c", SCRIPT])
+        .run();
+    if finished.stderr.contains("mount:") || finished.stderr.contains("unshare:") {
+        not_run(what, &finished.stderr);
+        return;
+    }
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    let expected = [
+        "exit 768",
+        "incomplete None Some(EndUnconfirmed)",
+        "no handler",
+    ];
+    assert_eq!(lines, expected, "{finished:?}");
 }
