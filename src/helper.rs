@@ -233,10 +233,19 @@ impl Helper {
     /// [`EndUnknown`](crate::ErrorKind::EndUnknown) where the helper is lost before its
     /// farewell.
     pub fn shutdown(&self, grace: Duration) -> Result<Farewell> {
+        self.shut_down(grace, None)
+    }
+
+    /// As [`shutdown`](Self::shutdown), but gives up on a helper that takes longer than this.
+    pub(crate) fn shutdown_within(&self, grace: Duration, limit: Duration) -> Result<Farewell> {
+        self.shut_down(grace, Instant::now().checked_add(limit))
+    }
+
+    fn shut_down(&self, grace: Duration, deadline: Option<Instant>) -> Result<Farewell> {
         let request = Request::Shutdown {
             grace: Micros::from(grace),
         };
-        let Reply::Farewell { report } = self.ask(request, During::End)? else {
+        let Reply::Farewell { report } = self.ask_until(request, During::End, deadline)? else {
             return Err(self.breach());
         };
         self.inner.connection.retire();
@@ -257,11 +266,6 @@ impl Helper {
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.inner.connection
-    }
-
-    /// Asks and waits for the answer. A refusal is an error.
-    pub(crate) fn ask(&self, request: Request, during: During) -> Result<Reply> {
-        self.ask_until(request, during, None)
     }
 
     /// Asks and waits for the answer for a time. A silence leaves as much unknown as a loss.
@@ -291,6 +295,7 @@ impl Helper {
         self.ask_until(request, During::Request, deadline)
     }
 
+    /// Asks and waits for the answer. A refusal is an error.
     fn ask_until(
         &self,
         request: Request,

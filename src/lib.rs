@@ -95,17 +95,24 @@ mod child;
 pub mod cli;
 mod command;
 mod connection;
+pub mod contain;
 mod direct;
 mod error;
 mod gate;
 mod helper;
+pub mod identity;
 mod init;
 mod launch;
 mod notice;
 mod output;
+mod parent;
+#[cfg(feature = "registry")]
+pub mod registry;
 mod session;
 mod spawner;
 mod stdio;
+pub mod supervised;
+mod sweep;
 mod sys;
 mod watch;
 
@@ -116,8 +123,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use foster_protocol::{
     Availability, Bytes, Capabilities, Cause, Containment, Counters, Ended as MemberEnd, Ending,
     Exit, Farewell, Feature, Field, Level, LevelChoice, Member, Micros, Missing, Obstacle, Orphan,
-    Peaks, Pid, Proof, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step, Survivor,
-    Target, Usage, Verdict, Why,
+    Peaks, Pid, Proof, RecordError, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step,
+    Survivor, Target, Usage, Verdict, Why,
 };
 pub use gate::Gate;
 pub use helper::{Helper, Listing};
@@ -129,6 +136,7 @@ pub use output::Output;
 pub use session::Session;
 pub use spawner::{Fallback, Spawner};
 pub use stdio::Stdio;
+pub use sweep::{Fate, Found, Refusal, Refused, Sweep, Swept, SweptInstance, sweep};
 
 /// The example of README.md compiles.
 #[cfg(doctest)]

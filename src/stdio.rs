@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
+use nix::unistd::{dup2_stdin, dup2_stdout};
+
 /// What a standard stream of a command is connected to, as [`std::process::Stdio`].
 ///
 /// A command that is spawned several times gets a duplicate of a descriptor each time.
@@ -78,6 +80,15 @@ impl Own {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Lets go of standard input and output, which are the command's: its closing them must reach
+/// whoever is at their other ends while this process still runs.
+pub(crate) fn give_up_standard_streams() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok(())
 }
 
 impl From<OwnedFd> for Stdio {

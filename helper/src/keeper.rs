@@ -1,11 +1,11 @@
-//! A keeper: a fork of the helper that keeps one session, by the same code.
+//! A keeper: a fork of the helper that keeps one session at a time, by the same code.
 //!
 //! What a fork inherits is dangerous, so the order is fixed. Every signal is blocked across the
 //! fork and stays so: the copied handlers would wake the helper in our name, and the copied
 //! locks of theirs may be held for ever, so signals are read from a descriptor instead. 1. The
 //! server is dropped whole, by the return from the loop: a copied epoll set must not be changed,
 //! and other sessions' pipes must not be held. 2. Every descriptor is closed but the link, the
-//! pidfds of host and helper, and what the session brings: a copied control socket would hide
+//! pidfds of host and helper, the record's lock, and what the session brings: a copied control socket would hide
 //! the helper's death from the host, a copied link a sibling's keeper's from the helper. 3. A
 //! session, a subreaper and an epoll set of its own.
 
@@ -17,6 +17,7 @@ use foster_protocol::{Capabilities, Containment, Frame, Inbox, RequestId, Sessio
 use crate::contain::cgroup::Base;
 use crate::contain::namespace::{self, User};
 use crate::dispatch::Own;
+use crate::instance::Instance;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
 use crate::server::{Role, Server, Start};
@@ -28,8 +29,12 @@ use crate::sys::spawn::Context;
 use crate::sys::{outer, own};
 use crate::{SYSTEM, run_server};
 
-/// The id of the spawn that a keeper is born with.
+/// The id of the spawn that a keeper is born with, and of each that it is handed later.
 pub(crate) const BIRTH: RequestId = RequestId(1);
+
+/// The id under which a keeper says what nobody has asked for: that its session is forgotten, by
+/// a `Pong` where it can keep another one.
+pub(crate) const FORGOTTEN: RequestId = RequestId(0);
 
 /// What a keeper takes along.
 #[derive(Debug)]
@@ -55,16 +60,16 @@ pub(crate) struct Birth {
     pub(crate) isolation: Option<Isolation>,
     pub(crate) capabilities: Capabilities,
     pub(crate) identity: Own,
+    /// Whose lock it holds as well.
+    pub(crate) instance: Instance,
 }
 
 /// Lives as a keeper, from the fork to the exit. The server that was copied is gone.
 pub(crate) fn live(birth: Birth) -> ! {
     let code = match settle(birth) {
-        Ok((server, session, spec, frame, containment)) => {
-            run_server(server, Some(session), |server| {
-                server.keep(BIRTH, session, spec, frame, containment)
-            })
-        }
+        Ok((server, session, spec, frame, containment)) => run_server(server, |server| {
+            server.keep(BIRTH, session, spec, frame, containment)
+        }),
         Err(error) => {
             crate::complain(&error);
             SYSTEM
@@ -90,6 +95,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         .chain(&frame.descriptors)
         .chain([&link])
         .map(AsFd::as_fd)
+        .chain(birth.instance.lock())
         .collect();
     own::close_all_but(&kept)?;
     if let Some(kind) = birth.isolation {
@@ -122,6 +128,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         reserve: birth.reserve,
         base: birth.base,
         isolation: birth.isolation,
+        instance: birth.instance,
     };
     let server = Server::new(Start {
         ready,

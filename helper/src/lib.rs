@@ -10,6 +10,7 @@
 mod contain;
 mod dispatch;
 mod ending;
+mod instance;
 mod keeper;
 mod log;
 mod orphans;
@@ -28,7 +29,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use foster_protocol::SessionId;
 use orphans::{Orphans, Reaper, Shared};
 use server::{Fault, Role, Server, Start};
 use startup::{Ready, Refusal};
@@ -110,15 +110,11 @@ fn serve_sessions(start: Start) -> u8 {
             return SYSTEM;
         }
     };
-    run_server(server, None, Server::serve)
+    run_server(server, Server::serve)
 }
 
-/// Runs a server to its end, whatever that is. A keeper's has a session.
-fn run_server(
-    mut server: Server,
-    kept: Option<SessionId>,
-    run: impl FnOnce(&mut Server) -> Result<(), Fault>,
-) -> u8 {
+/// Runs a server to its end, whatever that is.
+fn run_server(mut server: Server, run: impl FnOnce(&mut Server) -> Result<(), Fault>) -> u8 {
     let served = catch_unwind(AssertUnwindSafe(|| run(&mut server)));
     let code = match served {
         Ok(Err(Fault::Born(birth))) => {
@@ -126,7 +122,8 @@ fn run_server(
             keeper::live(*birth)
         }
         Ok(Ok(())) => {
-            server.tidy(kept);
+            server.tidy();
+            server.retire();
             return if server.is_broken() { WRONG_USE } else { DONE };
         }
         Ok(Err(Fault::Invariant(illegal))) => {
@@ -143,7 +140,7 @@ fn run_server(
     if catch_unwind(AssertUnwindSafe(|| server.abandon())).is_err() {
         tracing::error!("the sessions could not be ended");
     }
-    server.tidy(kept);
+    server.tidy();
     code
 }
 

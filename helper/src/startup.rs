@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::contain::cgroup::{self, Base, Lack};
 use crate::contain::namespace;
 use crate::dispatch::Own;
+use crate::instance::Instance;
 use crate::reserve::Reserve;
 use crate::sys::fork::Isolation;
 use crate::sys::kernel::{self, Features};
@@ -78,6 +79,8 @@ pub(crate) struct Ready {
     pub(crate) base: Option<Base>,
     /// The namespaces of keepers at level `namespace`.
     pub(crate) isolation: Option<Isolation>,
+    /// Who this helper is to the janitor.
+    pub(crate) instance: Instance,
 }
 
 /// Becomes a helper.
@@ -115,6 +118,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         base,
         isolation,
         capabilities,
+        instance,
     } = greet(&control, features)?;
     context.oom_score = lower_oom_score(oom_score, isolation);
     let own = Own {
@@ -134,6 +138,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         reserve,
         base,
         isolation,
+        instance,
     })
 }
 
@@ -238,6 +243,7 @@ fn capabilities(
         pidfd: features.pidfd,
         pidfd_group: features.pidfd_group,
         children_files: features.children_files,
+        janitor: libc::ENOENT,
     }
 }
 
@@ -247,6 +253,7 @@ struct Greeted {
     base: Option<Base>,
     isolation: Option<Isolation>,
     capabilities: Capabilities,
+    instance: Instance,
 }
 
 /// Waits for the greeting and answers it.
@@ -287,16 +294,21 @@ fn greet(control: &OwnedFd, features: Features) -> Result<Greeted, Refusal> {
         ));
     }
     let root = cgroup_root.map(|root| PathBuf::from(OsString::from_vec(root.0)));
+    let mut instance = Instance::draw().during("read a resource limit")?;
     let base = match features.clone3 {
-        true => cgroup::probe(root.as_deref()),
+        true => cgroup::find(root.as_deref(), instance.name()),
         // Only clone3 starts a child inside.
         false => Err((Obstacle::CgroupEnter, libc::ENOSYS)),
     };
+    // Before the first thing is made that could be left behind.
+    instance.record(base.as_ref().ok().map(Base::parent));
+    let base = base.and_then(Base::try_out);
     let isolation = match features.clone3 {
         true => namespace::probe(),
         false => Err((Obstacle::PidNamespace, libc::ENOSYS)),
     };
-    let capabilities = capabilities(features, base.as_ref().map_err(|lack| *lack), isolation);
+    let mut capabilities = capabilities(features, base.as_ref().map_err(|lack| *lack), isolation);
+    capabilities.janitor = instance.errno();
     answer(
         control,
         Answer {
@@ -316,6 +328,7 @@ fn greet(control: &OwnedFd, features: Features) -> Result<Greeted, Refusal> {
         base,
         isolation: isolation.ok(),
         capabilities,
+        instance,
     })
 }
 

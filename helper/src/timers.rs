@@ -40,6 +40,8 @@ pub(crate) enum Owner {
     Sweep,
     /// A list's that waits for keepers.
     List(u64),
+    /// The spare keepers'.
+    Spares,
     /// The control socket's, which takes no more for the moment.
     Socket,
 }

@@ -28,6 +28,7 @@ mod codec;
 mod ending;
 mod error;
 mod frame;
+mod instance;
 mod message;
 #[cfg(test)]
 mod properties;
@@ -46,6 +47,10 @@ pub use ending::{
 };
 pub use error::{DecodeError, EncodeError, FrameError};
 pub use frame::{Frame, Inbox, Outbox};
+pub use instance::{
+    MARK_RESOURCE, MAX_RECORD, Mark, NotOurs, Record, RecordError, file_name, prefix,
+    record_folders, released_line, unended_line,
+};
 pub use message::{
     Answer, Attached, Call, Farewell, Feature, Field, How, Reject, Reply, Request, Sealed, Target,
     Until,

@@ -307,4 +307,7 @@ pub struct Capabilities {
     pub pidfd_group: bool,
     /// `/proc/PID/task/TID/children` files exist; without them `/proc` is scanned.
     pub children_files: bool,
+    /// 0 where `foster sweep` finds whatever this helper and its keepers leave when all of them
+    /// are killed, else the error number that keeps the record for it away.
+    pub janitor: i32,
 }

@@ -30,6 +30,7 @@ pub(crate) struct Diagnosis {
     foster: u32,
     auto: &'static str,
     levels: Vec<Row>,
+    janitor: Janitor,
     features: Features,
 }
 
@@ -43,6 +44,14 @@ struct Row {
     reason: Option<String>,
     remedy: Option<&'static str>,
     guarantee: &'static str,
+}
+
+/// Whether `foster sweep` finds what is left here.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Janitor {
+    available: bool,
+    errno: Option<i32>,
+    reason: Option<String>,
 }
 
 /// What the kernel has that the helper uses.
@@ -90,11 +99,13 @@ impl Diagnosis {
             pidfd,
             pidfd_group,
             children_files,
+            janitor,
         } = *capabilities;
         Self {
             foster: VERSION,
             auto: words::level(auto(capabilities)),
             levels: LEVELS.map(|level| row(capabilities, level)).into(),
+            janitor: Janitor::new(janitor),
             features: Features {
                 clone3,
                 pidfd,
@@ -135,6 +146,8 @@ impl Diagnosis {
             lines.extend(reason.chain(remedy).map(|text| line("", "", &text)));
         }
         lines.push(String::new());
+        lines.extend(self.janitor.lines());
+        lines.push(String::new());
         lines.push(line("kernel", "here", "what it is good for"));
         for (name, is_here, purpose) in self.features.rows() {
             lines.push(line(name, yes_or_no(is_here), purpose));
@@ -142,6 +155,25 @@ impl Diagnosis {
         lines.push(String::new());
         lines.push(format!("foster run takes level {} here (auto).", self.auto));
         lines.join("\n") + "\n"
+    }
+}
+
+impl Janitor {
+    fn new(errno: i32) -> Self {
+        let is_missing = errno != 0;
+        Self {
+            available: !is_missing,
+            errno: is_missing.then_some(errno),
+            reason: is_missing.then(|| remedy::no_janitor(errno)),
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = String> {
+        let text =
+            "foster sweep ends what is left when foster, its helper and keepers are all killed";
+        let first = line("janitor", yes_or_no(self.available), text);
+        let reason = self.reason.iter().map(|text| format!("why not: {text}"));
+        std::iter::once(first).chain(reason.map(|text| line("", "", &text)))
     }
 }
 

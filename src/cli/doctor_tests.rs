@@ -30,6 +30,7 @@ fn able(levels: Vec<Availability>) -> Capabilities {
         pidfd: true,
         pidfd_group: false,
         children_files: true,
+        janitor: 0,
     }
 }
 
@@ -172,6 +173,7 @@ fn the_object_has_every_field_on_one_line() {
                     "guarantee": namespace,
                 },
             ],
+            "janitor": { "available": true, "errno": null, "reason": null },
             "features": {
                 "clone3": true,
                 "pidfd": true,
@@ -197,6 +199,25 @@ fn the_table_says_what_the_object_says() {
         let start = line(name, yes_or_no(is_here), purpose);
         assert!(table.contains(&start), "{start}\n{table}");
     }
+    for text in diagnosis.janitor.lines() {
+        assert!(table.contains(&text), "{text}\n{table}");
+    }
     assert!(table.ends_with("foster run takes level tree here (auto).\n"));
     assert!(table.lines().all(|line| line == line.trim_end()), "{table}");
+}
+
+#[test]
+fn a_record_or_a_mark_that_cannot_be_had_is_said_with_its_reason() {
+    for (errno, why) in [(13, "Permission denied"), (34, "ulimit -x")] {
+        let capabilities = Capabilities {
+            janitor: errno,
+            ..ordinary()
+        };
+        let diagnosis = Diagnosis::new(&capabilities);
+        assert!(diagnosis.table().contains("\njanitor         no    "));
+        assert!(diagnosis.table().contains(why), "{}", diagnosis.table());
+        assert_eq!(diagnosis.janitor.errno, Some(errno));
+        // It is no level of containment.
+        assert_eq!(diagnosis.code(), 0);
+    }
 }

@@ -1,8 +1,10 @@
 //! The `foster` command: a host of this library with a command line.
 //!
 //! `docs/CLI.md` is its page. Standard output is the command's alone; only the help, the
-//! version and the table of `foster doctor` go there. Nothing here signals by number, forks or waits on a pid.
+//! version and the tables of the other subcommands go there. Nothing here signals by number, forks or waits on a pid.
 
+mod contain;
+mod contain_options;
 mod course;
 mod doctor;
 mod duration;
@@ -10,12 +12,16 @@ mod follow;
 mod news;
 mod options;
 mod outcome;
-mod parent;
 mod plan;
+mod ps;
 mod remedy;
 mod report;
 mod run;
+mod service_options;
 mod signals;
+mod stop;
+mod sweep;
+mod sweep_options;
 mod watch;
 mod words;
 
@@ -36,10 +42,23 @@ use words::Voice;
 pub fn main() -> ExitCode {
     match options::parse(env::args_os()) {
         Ok(Request::Run(options)) => ExitCode::from(run::run(&options)),
+        Ok(Request::Contain(options)) => ExitCode::from(contain::contain(&options)),
         #[cfg(feature = "embedded-helper")]
         Ok(Request::Helper) => foster_helper::run(),
         Ok(Request::Doctor(format)) => match doctor::examine(format) {
             Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Sweep(options)) => match sweep::sweep(&options) {
+            Ok(answer) => print(&answer.text, ExitCode::from(answer.code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Ps(options)) => match ps::list(&options) {
+            Ok((text, code)) => print(&text, ExitCode::from(code)),
+            Err(line) => fail(&line),
+        },
+        Ok(Request::Stop(options)) => match stop::stop(&options) {
+            Ok((text, code)) => print(&text, ExitCode::from(code)),
             Err(line) => fail(&line),
         },
         Ok(Request::Print(text)) => print(&text, ExitCode::SUCCESS),

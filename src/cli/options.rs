@@ -12,6 +12,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::contain_options::{ContainArgs, ContainOptions};
+use crate::cli::service_options::{PsArgs, PsOptions, StopArgs, StopOptions};
+use crate::cli::sweep_options::{SweepArgs, SweepOptions};
 use crate::cli::{duration, signals};
 use crate::{Level, LevelChoice};
 
@@ -20,8 +23,16 @@ use crate::{Level, LevelChoice};
 pub(crate) enum Request {
     /// Run a command.
     Run(Box<RunOptions>),
+    /// Contain a program.
+    Contain(Box<ContainOptions>),
     /// Tell what can be had here, in this form.
     Doctor(Format),
+    /// End what dead helpers left.
+    Sweep(SweepOptions),
+    /// List registered services.
+    Ps(PsOptions),
+    /// End registered services.
+    Stop(StopOptions),
     /// Play the helper, which no hand may start.
     #[cfg(feature = "embedded-helper")]
     Helper,
@@ -121,7 +132,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
                 Ok(Request::Print(text))
             } else if kind == ErrorKind::MissingSubcommand {
                 // The text would list the hidden one too.
-                Err("a subcommand is missing: foster run COMMAND, or foster doctor".to_owned())
+                Err(
+                    "a subcommand is missing: run, contain, doctor, sweep, ps or stop (foster --help tells more)"
+                        .to_owned(),
+                )
             } else {
                 Err(one_line(&text))
             };
@@ -129,11 +143,20 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request,
     };
     match line.verb {
         Verb::Run(args) => args.check().map(|options| Request::Run(Box::new(options))),
-        Verb::Doctor(DoctorArgs { json: true }) => Ok(Request::Doctor(Format::Json)),
-        Verb::Doctor(DoctorArgs { json: false }) => Ok(Request::Doctor(Format::Table)),
+        Verb::Contain(args) => args
+            .check()
+            .map(|options| Request::Contain(Box::new(options))),
+        Verb::Doctor(DoctorArgs { json }) => Ok(Request::Doctor(format(json))),
+        Verb::Sweep(args) => Ok(Request::Sweep(args.options())),
+        Verb::Ps(args) => Ok(Request::Ps(args.options())),
+        Verb::Stop(args) => Ok(Request::Stop(args.options())),
         #[cfg(feature = "embedded-helper")]
         Verb::Helper => Ok(Request::Helper),
     }
+}
+
+pub(crate) fn format(json: bool) -> Format {
+    if json { Format::Json } else { Format::Table }
 }
 
 /// Runs a command and leaves nothing of it behind.
@@ -153,8 +176,16 @@ struct Line {
 enum Verb {
     /// Runs a command; when it exits, times out or foster ends, its whole tree ends
     Run(Box<RunArgs>),
+    /// Contains a program: its whole tree ends with it, with foster, or with who started foster
+    Contain(ContainArgs),
     /// Tells which levels of containment can be had here, and what to do about the others
     Doctor(DoctorArgs),
+    /// Ends what is left where foster and all that watches over its commands was killed at once
+    Sweep(SweepArgs),
+    /// Lists the services of a registry, and whether each runs
+    Ps(PsArgs),
+    /// Ends services of a registry with everything that is known to be theirs
+    Stop(StopArgs),
     /// Plays the helper of a host; it cannot be started by hand
     #[cfg(feature = "embedded-helper")]
     #[command(hide = true)]
@@ -242,8 +273,9 @@ struct DoctorArgs {
     json: bool,
 }
 
+/// A level that is asked for, as it is spelt.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum LevelWord {
+pub(crate) enum LevelWord {
     Auto,
     Group,
     Tree,
@@ -251,8 +283,9 @@ enum LevelWord {
     Namespace,
 }
 
+/// A level that is required, as it is spelt.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum RequiredWord {
+pub(crate) enum RequiredWord {
     Group,
     Tree,
     Cgroup,
@@ -366,7 +399,8 @@ fn split_variable(entry: OsString) -> Result<(OsString, OsString), String> {
     }
 }
 
-fn invalid(option: &str, value: &OsStr, why: &str) -> String {
+/// One line about a value that an option does not take.
+pub(crate) fn invalid(option: &str, value: &OsStr, why: &str) -> String {
     one_line(&format!(
         "invalid value '{}' for '{option}': {why}",
         value.to_string_lossy()

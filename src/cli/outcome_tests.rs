@@ -203,6 +203,7 @@ fn a_level_that_cannot_be_had_is_told_in_words() {
         pidfd: false,
         pidfd_group: false,
         children_files: true,
+        janitor: 0,
     });
     let text = refused.failure_text().expect("it failed");
     let start = "level tree cannot be had: there are no pidfds: Function not implemented; use ";

@@ -5,8 +5,8 @@
 
 use nix::errno::Errno;
 use nix::libc::{
-    E2BIG, EACCES, EAGAIN, EBUSY, EINVAL, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM, EROFS,
-    EUSERS,
+    E2BIG, EACCES, EAGAIN, EBUSY, EINVAL, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM,
+    ERANGE, EROFS, EUSERS,
 };
 
 use crate::cli::words;
@@ -59,6 +59,18 @@ pub(crate) fn of_missing(
     told.filter(|told| told.errno == missing.errno)
         .and_then(of)
         .unwrap_or_else(|| (words::lack(missing).to_owned(), None))
+}
+
+/// Why `foster sweep` would not find everything that a helper leaves.
+pub(crate) fn no_janitor(errno: i32) -> String {
+    match errno {
+        ERANGE => {
+            "processes cannot be marked below the inherited limit of file locks (ulimit -x); \
+                   cgroups are found"
+                .to_owned()
+        }
+        errno => format!("no record can be kept: {}", in_words(errno)),
+    }
 }
 
 /// The error number in the system's words.

@@ -113,6 +113,7 @@ fn a_level_that_the_helper_does_not_mention_is_not_offered() {
         pidfd: true,
         pidfd_group: true,
         children_files: true,
+        janitor: 0,
     };
     let one = availability(&capabilities, Level::Namespace);
     assert_eq!(one.obstacle, Some(Obstacle::NotOffered));
@@ -127,6 +128,7 @@ fn a_missing_level_is_told_as_at_the_start_only_where_the_error_is_the_same() {
         pidfd: true,
         pidfd_group: true,
         children_files: true,
+        janitor: 0,
     };
     let told = |errno, known| {
         let level = Level::Cgroup;

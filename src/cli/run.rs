@@ -3,14 +3,12 @@
 //! The only place that decides, on the main thread. Whatever it waits for has a limit as soon
 //! as an end is asked for or a limit of the command is set.
 
-use std::fs::File;
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use nix::libc::{SIGCONT, SIGSTOP};
 use nix::sys::signal::{Signal, raise};
-use nix::unistd::{dup2_stdin, dup2_stdout};
 
 use crate::cli::course::{Action, Course};
 use crate::cli::follow::{Story, end_beside};
@@ -21,6 +19,7 @@ use crate::cli::plan::Plan;
 use crate::cli::report::{Report, Sink};
 use crate::cli::watch::Watch;
 use crate::cli::words::{self, Voice};
+use crate::stdio::give_up_standard_streams;
 use crate::{Error, Helper, Session, Target};
 
 /// How much later than the grace an ending may be known: the helper's own hard limit is 5 s, for
@@ -359,13 +358,4 @@ impl<'a> Conductor<'a> {
             (known, due) => known.or(due),
         };
     }
-}
-
-/// Lets go of standard input and output, which are the command's: its closing them must reach
-/// whoever is at their other ends while foster still runs.
-fn give_up_standard_streams() -> io::Result<()> {
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    dup2_stdin(&null)?;
-    dup2_stdout(&null)?;
-    Ok(())
 }

@@ -3,7 +3,6 @@
 //! Handlers are installed before anything is started, so that nothing is lost in between; the
 //! thread that waits for them comes after the helper. One poll waits for both sources.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -18,7 +17,8 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use crate::cli::news::News;
-use crate::cli::parent::{self, Parent};
+use crate::contain::is_ignored;
+use crate::parent::{self, Parent};
 
 /// The signals that mean something to foster.
 const HANDLED: [i32; 8] = [
@@ -136,35 +136,5 @@ impl Watch {
         }
         batch.extend(numbers.into_iter().map(News::Signal));
         Ok(batch)
-    }
-}
-
-/// Whether a signal was ignored when foster started (`/proc/self/status`, `proc(5)`); no where
-/// that cannot be read.
-fn is_ignored(number: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    has_ignored(&status, number)
-}
-
-fn has_ignored(status: &str, number: i32) -> bool {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask >> (number - 1) & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ignored_signal_is_read_from_its_mask() {
-        let status = "Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\n";
-        assert!(has_ignored(status, SIGHUP));
-        assert!(has_ignored(status, 13));
-        assert!(!has_ignored(status, SIGINT));
-        assert!(!has_ignored("", SIGHUP));
-        assert!(!has_ignored("SigIgn:\tnothing\n", SIGHUP));
     }
 }

@@ -12,8 +12,9 @@ use nix::libc::{ENOSYS, SIGKILL};
 use crate::cli::options::{Detail, RunOptions};
 use crate::cli::outcome::Outcome;
 use crate::cli::{remedy, signals};
+pub(crate) use crate::contain::why;
 use crate::{
-    Bytes, Capabilities, Cause, Containment, Level, MemberEnd, Missing, Peaks, Proof, Verdict, Why,
+    Bytes, Capabilities, Cause, Containment, Level, MemberEnd, Missing, Peaks, Proof, Verdict,
 };
 
 /// The most processes that one line names.
@@ -202,19 +203,6 @@ pub(crate) fn proof(proof: Proof) -> &'static str {
         Proof::KeeperNoChildren => "keeper-no-children",
         Proof::CgroupUnpopulated => "cgroup-unpopulated",
         Proof::NamespaceDead => "namespace-dead",
-    }
-}
-
-/// Why a process outlived its ending.
-pub(crate) fn why(why: Why) -> String {
-    match why {
-        Why::Uninterruptible => "in uninterruptible sleep".to_owned(),
-        Why::HeldByTracer { tracer } => format!("held by its tracer, process {tracer}"),
-        Why::NotPermitted { uid } => format!("no permission to signal user {uid}"),
-        Why::ForkRate => "new processes came faster than they could be ended".to_owned(),
-        Why::LeftCgroup => "it left its cgroup".to_owned(),
-        Why::Dying => "killed, and not dead yet".to_owned(),
-        Why::NotPinned => "it cannot be signalled without a risk to a stranger".to_owned(),
     }
 }
 

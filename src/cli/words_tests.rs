@@ -4,6 +4,7 @@ use super::*;
 use crate::cli::options::{Request, parse};
 use crate::{
     Availability, Ended, Ending, Exit, Farewell, Member, Micros, Obstacle, Pid, Survivor, Usage,
+    Why,
 };
 
 fn options(words: &[&str]) -> RunOptions {
@@ -172,6 +173,7 @@ fn a_missing_level_says_why() {
         pidfd: true,
         pidfd_group: true,
         children_files: false,
+        janitor: 0,
     };
     assert_eq!(
         contained(&containment, Some(&capabilities)),

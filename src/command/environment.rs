@@ -9,12 +9,15 @@ use foster_protocol::Bytes;
 
 use super::size::{Item, Size};
 use crate::error::Error;
+use crate::identity::Markers;
 
 /// Changes to the environment that a command inherits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Environment {
     clear: bool,
     changes: BTreeMap<OsString, Option<OsString>>,
+    /// Set whatever the changes say.
+    markers: Option<Markers>,
 }
 
 impl Environment {
@@ -33,6 +36,10 @@ impl Environment {
     pub(super) fn clear(&mut self) {
         self.clear = true;
         self.changes.clear();
+    }
+
+    pub(super) fn mark(&mut self, markers: &Markers) {
+        self.markers = Some(markers.clone());
     }
 
     pub(super) fn is_cleared(&self) -> bool {
@@ -58,6 +65,9 @@ impl Environment {
                 Some(value) => all.insert(name.clone(), value.clone()),
                 None => all.remove(name),
             };
+        }
+        for (name, value) in self.markers.iter().flat_map(Markers::variables) {
+            all.insert(name.into(), value.into());
         }
         all.iter()
             .map(|(name, value)| entry(name, value, size))
@@ -92,6 +102,20 @@ mod tests {
         environment.set("C".as_ref(), "".as_ref());
         environment.remove("B".as_ref());
         assert_eq!(entries(&environment), [Bytes::from("C=")]);
+    }
+
+    #[test]
+    fn markers_are_one_pair_and_survive_every_other_change() {
+        let pair = |key, name| Markers::new(key, name).expect("both are well formed");
+        let mut environment = Environment::default();
+        environment.mark(&pair("FIRST", "a"));
+        environment.mark(&pair("SECOND", "b"));
+        environment.set("SECOND".as_ref(), "c".as_ref());
+        environment.clear();
+        assert_eq!(
+            entries(&environment),
+            [Bytes::from("FOSTER_CHILD=1"), Bytes::from("SECOND=b")]
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod convert;
 mod environment;
+mod held;
 mod options;
 mod plan;
 mod size;
@@ -15,12 +16,14 @@ use std::time::Duration;
 use foster_protocol::{Level, LevelChoice, Micros};
 
 use environment::Environment;
+pub(crate) use held::Held;
 pub(crate) use plan::Defaults;
 use plan::Options;
 pub(crate) use size::{Item, Largest, Size};
 pub(crate) use spawn::{Failure, How, Made};
 
 use crate::helper::Helper;
+use crate::identity::Markers;
 use crate::stdio::Stdio;
 
 /// The time between TERM and KILL where a command does not say: long enough for a program
@@ -186,6 +189,16 @@ impl Command {
     /// Removes every environment variable, those set here and those inherited.
     pub fn env_clear(&mut self) -> &mut Self {
         self.environment.clear();
+        self
+    }
+
+    /// Marks the command, so that [`identity::is_live_child`](crate::identity::is_live_child)
+    /// knows it and its descendants again.
+    ///
+    /// The markers are set whatever else is done to the environment, before or after this
+    /// call; there is one pair, that of the last call.
+    pub fn markers(&mut self, markers: &Markers) -> &mut Self {
+        self.environment.mark(markers);
         self
     }
 

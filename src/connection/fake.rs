@@ -45,6 +45,7 @@ pub(crate) fn helper(script: impl FnOnce(Fake) + Send + 'static) -> (Helper, Joi
         pidfd: true,
         pidfd_group: true,
         children_files: false,
+        janitor: 0,
     };
     (
         Helper::new(
@@ -53,6 +54,7 @@ pub(crate) fn helper(script: impl FnOnce(Fake) + Send + 'static) -> (Helper, Joi
             capabilities,
             Origin {
                 path: None,
+                own_program: false,
                 timeout: ANSWER_LIMIT,
             },
         ),

@@ -177,8 +177,8 @@ impl Connection {
         ))
     }
 
-    /// Opens the gate of a session. The reply's descriptors go to its record.
-    pub(crate) fn open(&self, session: SessionId) -> Result<Ticket<'_>, Refusal> {
+    /// Lets a gated session go. The answer is that of a spawn.
+    pub(crate) fn open_gate(&self, session: SessionId) -> Result<Ticket<'_>, Refusal> {
         let mut state = self.usable()?;
         let id = state.new_request();
         let start = push(&mut state, id, Request::Open { session }, Vec::new())?;

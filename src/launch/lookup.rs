@@ -17,7 +17,7 @@ pub(crate) const VARIABLE: &str = "FOSTER_HELPER";
 const NAME: &str = "foster-helper";
 
 /// This process's own program, whatever has happened to its name.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// One place to launch a helper from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,24 +52,13 @@ pub(super) fn places(explicit: Option<&Path>, passed_over: &mut Vec<Attempt>) ->
     if let Some(path) = explicit {
         return vec![executable(path)];
     }
-    let mut places = Vec::new();
+    let mut places = Vec::from_iter(own_program(passed_over));
     let mut note = |place: &str, why: String| {
         passed_over.push(Attempt {
             place: place.into(),
             why,
         });
     };
-    if init::was_called() {
-        places.push(Place {
-            path: OWN_PROGRAM.into(),
-            kind: Kind::OwnProgram,
-        });
-    } else {
-        note(
-            "re-executing this program",
-            "foster::init() was not called".into(),
-        );
-    }
     match named(env::var_os(VARIABLE).as_deref(), sys::is_secure()) {
         Ok(path) => places.push(executable(&path)),
         Err(why) => note(VARIABLE, why.into()),
@@ -79,6 +68,21 @@ pub(super) fn places(explicit: Option<&Path>, passed_over: &mut Vec<Attempt>) ->
         Err(error) => note("beside this program", error.to_string()),
     }
     places
+}
+
+/// This program itself, where it can play the helper; else that is noted.
+pub(super) fn own_program(passed_over: &mut Vec<Attempt>) -> Option<Place> {
+    if init::was_called() {
+        return Some(Place {
+            path: OWN_PROGRAM.into(),
+            kind: Kind::OwnProgram,
+        });
+    }
+    passed_over.push(Attempt {
+        place: "re-executing this program".into(),
+        why: "foster::init() was not called".into(),
+    });
+    None
 }
 
 /// The helper that the variable names.

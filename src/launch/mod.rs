@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 use foster_protocol::{BUILD, Bytes, Capabilities, HELLO_TIMEOUT, Reject, Reply, Request, VERSION};
 
-use lookup::{Kind, Place, places};
+pub(crate) use lookup::OWN_PROGRAM;
+use lookup::{Kind, Place, own_program, places};
 pub(crate) use process::HelperProcess;
 
 use crate::connection::{Connection, Refusal};
@@ -49,6 +50,7 @@ pub struct HelperBuilder {
     path: Option<PathBuf>,
     log: Option<OwnedFd>,
     refuse_threads: bool,
+    own_program: bool,
     timeout: Duration,
 }
 
@@ -56,6 +58,7 @@ pub struct HelperBuilder {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) path: Option<PathBuf>,
+    pub(crate) own_program: bool,
     pub(crate) timeout: Duration,
 }
 
@@ -65,6 +68,7 @@ impl From<Origin> for HelperBuilder {
             path: origin.path,
             log: None,
             refuse_threads: false,
+            own_program: origin.own_program,
             timeout: origin.timeout,
         }
     }
@@ -76,6 +80,7 @@ impl HelperBuilder {
             path: None,
             log: None,
             refuse_threads: false,
+            own_program: false,
             timeout: HELLO_TIMEOUT,
         }
     }
@@ -103,6 +108,12 @@ impl HelperBuilder {
         self
     }
 
+    /// Takes this program itself as the helper, and nothing else.
+    pub(crate) fn own_program(mut self) -> Self {
+        self.own_program = true;
+        self
+    }
+
     /// Sets how long the helper's answer to hello, and to every request that it answers at
     /// once, may take. Without it: 5 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -125,7 +136,11 @@ impl HelperBuilder {
         process::sweep();
         check_threads(self.refuse_threads)?;
         let mut tried = Vec::new();
-        for place in places(self.path.as_deref(), &mut tried) {
+        let places = match self.own_program {
+            true => own_program(&mut tried).into_iter().collect(),
+            false => places(self.path.as_deref(), &mut tried),
+        };
+        for place in places {
             match start(&place) {
                 Ok((process, socket)) => return self.greet(&place, process, socket),
                 Err(error) => {
@@ -160,6 +175,7 @@ impl HelperBuilder {
                 tracing::debug!(helper = process.id(), ?capabilities, "helper said hello");
                 let origin = Origin {
                     path: self.path,
+                    own_program: self.own_program,
                     timeout: self.timeout,
                 };
                 Ok(Helper::new(connection, process, capabilities, origin))

@@ -15,6 +15,9 @@ use crate::sys;
 /// Helpers that have been told to go and have not been collected yet.
 static PARKED: Mutex<Vec<HelperProcess>> = Mutex::new(Vec::new());
 
+/// The time between two looks for an exit that nothing announces.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// A helper's process.
 #[derive(Debug)]
 pub(crate) struct HelperProcess {
@@ -58,20 +61,25 @@ impl HelperProcess {
     /// this process has taken its status.
     pub(crate) fn exit_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now().checked_add(limit);
-        // Without a pidfd there is no waiting with a limit, and the status is taken if it is
-        // there.
-        if let Some(pidfd) = self.pidfd.take() {
-            while !self.is_collected() {
-                let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-                let left = time_left(deadline);
-                let outcome = poll_until(&mut polled, left);
-                let exited = polled.iter().any(|helper| helper.any().unwrap_or(true));
-                if exited || outcome.is_err() || left == Some(Duration::ZERO) {
-                    break;
-                }
+        let pidfd = self.pidfd.take();
+        while !self.is_collected() {
+            let mut polled: Vec<PollFd<'_>> = pidfd
+                .iter()
+                .map(|pidfd| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN))
+                .collect();
+            let left = time_left(deadline);
+            // Without a pidfd nothing announces the exit, and it is looked for.
+            let look = match polled.is_empty() {
+                true => left.map(|left| left.min(LOOK)),
+                false => left,
+            };
+            let outcome = poll_until(&mut polled, look);
+            let exited = polled.iter().any(|helper| helper.any().unwrap_or(true));
+            if exited || outcome.is_err() || left == Some(Duration::ZERO) {
+                break;
             }
-            self.pidfd = Some(pidfd);
         }
+        self.pidfd = pidfd;
         self.child.try_wait().ok().flatten()
     }
 

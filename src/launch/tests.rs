@@ -111,6 +111,7 @@ fn welcome(version: u32, build: &str) -> Reply {
         pidfd: true,
         pidfd_group: true,
         children_files: true,
+        janitor: 0,
     };
     Reply::Welcome {
         version,

@@ -220,7 +220,7 @@ impl Helped {
     /// meanwhile.
     pub(crate) fn open(&self, within: Option<Duration>) -> Result<std::result::Result<(), Failed>> {
         let lost = |loss| Error::lost(During::Spawn, loss);
-        let ticket = match self.connection().open(self.id()) {
+        let ticket = match self.connection().open_gate(self.id()) {
             Ok(ticket) => ticket,
             // Not a byte has left, and the gate closes with the helper.
             Err(Refusal::Lost(loss)) => return Err(Error::lost(During::Unsent, loss)),

@@ -6,10 +6,17 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 
 use nix::errno::Errno;
-use nix::unistd::{alarm, execvp, pause};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, alarm, execvp, pause, setsid};
+
+use crate::sys::{Fork, fork};
+use crate::tracer::Witness;
 
 /// How long a fixture lives at most, in seconds: what a failing test leaves behind ends too.
 pub const LIFE: u32 = 60;
+
+/// How often a number is asked for: another process may take it first.
+const TRIES: u32 = 50;
 
 /// Sees to it that this process ends by SIGALRM after its bound life, children not included.
 pub fn bound_life() {
@@ -67,4 +74,29 @@ pub fn become_program(words: Vec<OsString>) -> Result<Infallible, Errno> {
         .collect();
     let program = words.first().expect("a program behind --");
     execvp(program, &words)
+}
+
+/// A stranger that leads a session under this number; none where the kernel never gives it.
+/// Only for a process with one thread, in a pid namespace of its own.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn stranger_with(number: i32) -> io::Result<Option<Pid>> {
+    for _ in 0..TRIES {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string())?;
+        match fork()? {
+            Fork::Child => {
+                setsid()?;
+                live();
+            }
+            Fork::Parent(pid) if pid == number => return Ok(Some(Pid::from_raw(pid))),
+            Fork::Parent(pid) => {
+                // A child of this process that is unreaped: the number is its own.
+                Witness::of(pid).signal(libc::SIGKILL);
+                waitpid(Pid::from_raw(pid), None)?;
+            }
+        }
+    }
+    Ok(None)
 }

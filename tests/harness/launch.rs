@@ -19,6 +19,7 @@ pub struct Launch {
     words: Vec<OsString>,
     user: Option<u32>,
     stderr: Option<Stdio>,
+    runtime: Option<PathBuf>,
 }
 
 impl Launch {
@@ -32,6 +33,7 @@ impl Launch {
             words,
             user: None,
             stderr: None,
+            runtime: None,
         }
     }
 
@@ -50,6 +52,13 @@ impl Launch {
     #[must_use]
     pub fn as_user(mut self, user: u32) -> Self {
         self.user = Some(user);
+        self
+    }
+
+    /// Gives it this runtime directory, below which it keeps its record.
+    #[must_use]
+    pub fn with_runtime_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.runtime = Some(path.into());
         self
     }
 
@@ -97,6 +106,9 @@ impl Launch {
         command.args(words).env(TAG, self.tag).stdout(Stdio::null());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
+        }
+        if let Some(runtime) = self.runtime {
+            command.env("XDG_RUNTIME_DIR", runtime);
         }
         if let Some(stderr) = self.stderr {
             command.stderr(stderr);

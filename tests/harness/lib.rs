@@ -27,6 +27,7 @@ pub use deadline::{ANSWER, DEATH, Deadline, SETTLE, eventually, pass, poll_one, 
 pub use host::Host;
 pub use launch::Launch;
 pub use levels::{at_level, level, proof_of_level};
+pub use life::is_spare;
 pub use link::{Answered, Link};
 pub use scan::{TAG, assert_nothing_left, find_tagged};
 pub use stage::{Stage, is_root, note_not_run};

@@ -10,6 +10,21 @@ use crate::link::Link;
 use crate::proc;
 use crate::stage::note_not_run;
 
+/// How many keepers wait for a session at most.
+const MOST_SPARE: usize = 4;
+
+/// Whether a child of a helper is a keeper without a session: a fork of its server thread that
+/// runs no program, leads its own session, is process 1 of no namespace, and has no child.
+#[must_use]
+pub fn is_spare(child: &proc::Stat) -> bool {
+    let numbers = proc::status_field(child.pid, "NSpid");
+    child.state != 'Z'
+        && child.name == b"server"
+        && child.session == child.pid
+        && numbers.is_some_and(|text| text.split_whitespace().count() == 1)
+        && proc::children(child.pid).is_empty()
+}
+
 impl Link {
     /// Kills the helper.
     ///
@@ -61,11 +76,33 @@ impl Link {
         self.code = Some(status.code().unwrap_or(-1));
     }
 
-    /// How many descriptors the helper has; none where this user may not look.
+    /// The helper's keepers that wait for a session.
+    ///
+    /// # Panics
+    ///
+    /// Where there are more than the helper may have.
+    #[must_use]
+    pub fn spares(&self) -> Vec<i32> {
+        let children = proc::children(self.pid()).into_iter();
+        let spares: Vec<i32> = children.filter(is_spare).map(|child| child.pid).collect();
+        assert!(spares.len() <= MOST_SPARE, "too many wait: {spares:?}");
+        spares
+    }
+
+    /// The helper's children but for the keepers that wait for a session, zombies included.
+    #[must_use]
+    pub fn busy_children(&self) -> Vec<proc::Stat> {
+        let mut children = proc::children(self.pid());
+        children.retain(|child| !is_spare(child));
+        children
+    }
+
+    /// How many descriptors the helper has beside the two of each spare keeper; none where this
+    /// user may not look.
     #[must_use]
     pub fn descriptors(&self) -> Option<usize> {
         match proc::descriptor_count(self.pid()) {
-            Ok(count) => Some(count),
+            Ok(count) => Some(count - 2 * self.spares().len()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 note_not_run("counting the helper's descriptors", "it is not dumpable");
                 None

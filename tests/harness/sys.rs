@@ -9,6 +9,7 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
 
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,29 @@ fn dispose(number: i32, handler: libc::sighandler_t) -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Has a command's process get a signal when the thread that forks it ends (`prctl(2)`), as
+/// plainly as it is often done.
+pub fn with_death_signal(command: &mut std::process::Command, number: i32) {
+    let arm = move || {
+        // SAFETY: this prctl takes integers only.
+        let done = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, number, 0, 0, 0) };
+        check(done.into())
+    };
+    arm_before_exec(command, arm);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a control does what the library does not"
+)]
+fn arm_before_exec(
+    command: &mut std::process::Command,
+    arm: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
+    // SAFETY: the closure of the one caller makes one async-signal-safe call.
+    unsafe { command.pre_exec(arm) };
 }
 
 /// Ends the calling thread alone (`exit(2)`): where it is the main thread and others run, the

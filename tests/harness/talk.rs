@@ -11,7 +11,6 @@ use foster_protocol::{
 
 use crate::deadline::{ANSWER, Deadline, LOOK, SETTLE, pass};
 use crate::link::{Answered, Link};
-use crate::proc;
 use crate::tracer::{Tracer, Witness};
 
 /// A command and the descriptors that go with it.
@@ -322,17 +321,16 @@ impl Link {
     }
 
     /// Asserts that the helper has no session, no held leader, no waiting request and no
-    /// child.
+    /// child but a few keepers without a session.
     ///
     /// # Panics
     ///
     /// Where it has one.
     pub fn assert_idle(&mut self) {
-        let pid = self.pid();
         let deadline = Deadline::after(SETTLE);
         loop {
             let counters = self.ping();
-            let children = proc::children(pid);
+            let children = self.busy_children();
             let busy = (counters.sessions, counters.held, counters.waiting);
             if busy == (0, 0, 0) && children.is_empty() {
                 return;

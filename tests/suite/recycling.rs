@@ -119,6 +119,17 @@ fn assert_nobody_hit(run: Option<Churned>) {
 }
 
 #[test]
+fn sweep_signals_no_stranger_while_process_ids_come_round_again() {
+    let stage = Stage::new();
+    let run = run_beside_strangers(&stage, "recycling and sweeps", "janitor-that-recycles", "");
+    let Some(run) = run else { return };
+    assert_eq!(run.hits, 0, "{run:?}");
+    // Every number came round several times, beside many members that were found and ended.
+    assert!(run.strangers > 4 * 400, "{run:?}");
+    assert!(run.rounds > 20, "{run:?}");
+}
+
+#[test]
 fn number_of_a_held_leader_is_given_to_nobody_and_nobody_is_signalled_by_it_later() {
     let stage = Stage::new();
     let program = places::fixture("forces-recycling").display().to_string();

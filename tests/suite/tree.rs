@@ -24,3 +24,5 @@ mod many;
 mod reach;
 #[path = "tree/released.rs"]
 mod released;
+#[path = "tree/spares.rs"]
+mod spares;

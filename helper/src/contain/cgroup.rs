@@ -7,7 +7,6 @@
 //! so the walk over the tree always comes after it.
 
 use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use foster_protocol::{Micros, Obstacle, Peaks, SessionId, TreeLimits};
+use foster_protocol::{Micros, Obstacle, Peaks, SessionId, TreeLimits, prefix};
 use nix::errno::Errno;
 
 use crate::sys::spawn::spawn_sleeper;
@@ -59,20 +58,17 @@ fn lack(obstacle: Obstacle) -> impl Fn(io::Error) -> Lack {
     move |error| (obstacle, error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Finds out whether the level can be had, by doing all of it once: make a leaf, start a
-/// process in it, kill it by the leaf, see the leaf empty, remove it.
-pub(crate) fn probe(root: Option<&Path>) -> Result<Base, Lack> {
+/// Finds where the leaves of the helper with this name would be. Nothing is made yet.
+pub(crate) fn find(root: Option<&Path>, name: u64) -> Result<Base, Lack> {
     let parent = match root {
         Some(root) => checked_root(root)?,
         None => own_cgroup()?,
     };
-    let unique = RandomState::new().hash_one(std::process::id());
-    let base = Base {
+    Ok(Base {
         parent,
-        prefix: format!("foster-{unique:016x}-"),
+        prefix: prefix(name),
         has_controllers: root.is_some(),
-    };
-    base.try_out().map(|()| base)
+    })
 }
 
 /// A root for limits holds no processes and hands its controllers down.
@@ -155,13 +151,20 @@ impl Base {
         self.has_controllers
     }
 
-    fn try_out(&self) -> Result<(), Lack> {
+    /// The cgroup below which the leaves are.
+    pub(crate) fn parent(&self) -> &Path {
+        &self.parent
+    }
+
+    /// Finds out whether the level can be had, by doing all of it once: make a leaf, start a
+    /// process in it, kill it by the leaf, see the leaf empty, remove it.
+    pub(crate) fn try_out(self) -> Result<Self, Lack> {
         let leaf = self
             .make("probe", TreeLimits::default())
             .map_err(lack(Obstacle::CgroupCreate))?;
         let tried = leaf.try_out();
         leaf.remove();
-        tried
+        tried.map(|()| self)
     }
 
     /// Makes a session's leaf.

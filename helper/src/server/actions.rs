@@ -98,6 +98,7 @@ impl Server {
 
     /// Lets go what is left: from here on nothing signals it, a hangup included.
     fn let_go(&mut self, session: SessionId) -> Result<(), Fault> {
+        self.instance.release(session);
         let work = self
             .change(session, |record| record.body.work.take())
             .flatten();
@@ -159,7 +160,9 @@ impl Server {
                 Alarm::Deadline => self.deadline_of_kept(session),
                 Alarm::Hard => return self.give_up_keeper(session),
                 Alarm::Poll => return self.poll_keeper(session),
-                Alarm::Linger | Alarm::Grace | Alarm::Look => {}
+                Alarm::Look => return self.doubt_keeper(session),
+                Alarm::Linger => return self.flush_relay(session),
+                Alarm::Grace => {}
             }
             return Ok(());
         }

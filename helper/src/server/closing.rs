@@ -70,6 +70,7 @@ impl Server {
         let kept = self.relays.values().map(|relay| relay.grace);
         let grace = own.chain(kept).max().map_or(Duration::ZERO, Duration::from);
         self.hang_up_relays()?;
+        self.kill_spares()?;
         self.begin_sweep(grace, None)
     }
 
@@ -100,6 +101,7 @@ impl Server {
             )?;
         }
         let kept = self.shut_down_relays(Micros::from(grace))?;
+        self.kill_spares()?;
         if let Some(closing) = &mut self.closing {
             closing.sessions += kept;
         }
@@ -119,6 +121,7 @@ impl Server {
     pub(super) fn is_finished(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| {
             closing.swept
+                && self.spares.is_empty()
                 && self.all_terminal()
                 && !self.keeps_released()
                 && (closing.hung_up || (closing.farewell_sent && self.outbox.is_empty()))

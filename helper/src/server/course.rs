@@ -262,7 +262,7 @@ impl Server {
                 .change(session, |record| record.body.work.as_mut().and_then(take))
                 .flatten(),
             Owner::Sweep => self.sweep_work().and_then(take),
-            Owner::Socket | Owner::List(_) => None,
+            Owner::Socket | Owner::List(_) | Owner::Spares => None,
         };
         let Some((process, is_time)) = taken else {
             self.watches.remove(&token);
@@ -272,7 +272,9 @@ impl Server {
         match owner {
             Owner::Session(session) if is_time => self.look(session),
             Owner::Sweep if is_time => self.look_at_unclaimed(),
-            Owner::Session(_) | Owner::Sweep | Owner::Socket | Owner::List(_) => Ok(()),
+            Owner::Session(_) | Owner::Sweep | Owner::Socket | Owner::List(_) | Owner::Spares => {
+                Ok(())
+            }
         }
     }
 
@@ -308,6 +310,7 @@ impl Server {
         }
         let loose = self.with_ground(unattributed)?;
         let ending = work.incomplete(cause, survivors, Instant::now(), loose);
+        self.instance.leave(Some(session));
         self.change(session, |record| {
             record.body.leader = Some(leader);
             record.ending = Some(ending);

@@ -17,7 +17,7 @@ use crate::timers::{Alarm, Owner};
 const MOST_UNREAD: usize = 1024 * 1024;
 
 /// How long a send waits that failed for reasons that pass by themselves.
-const SEND_AGAIN: Duration = Duration::from_millis(1);
+pub(super) const SEND_AGAIN: Duration = Duration::from_millis(1);
 
 /// How many reads of the control socket one turn of the loop makes at most.
 const READS_PER_TURN: usize = 4;

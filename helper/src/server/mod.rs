@@ -12,6 +12,7 @@ mod link;
 mod listing;
 mod relay;
 mod requests;
+mod resting;
 mod starting;
 mod sweep;
 
@@ -28,11 +29,13 @@ use foster_protocol::{
 use crate::contain::cgroup::{Base, Leaf};
 use crate::dispatch::Own;
 use crate::ending::Work;
+use crate::instance::Instance;
 use crate::keeper::Birth;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
 use crate::session::{Event, IllegalTransition, State, next};
 use crate::startup::Ready;
+use crate::sys::condition::Condition;
 use crate::sys::epoll::{Epoll, Events, Interest};
 use crate::sys::fork::Isolation;
 use crate::sys::leader::Leader;
@@ -43,7 +46,7 @@ use crate::table::{Record, Table};
 use crate::timers::{Alarm, Owner, Timers};
 use closing::Closing;
 use listing::PendingList;
-use relay::Relay;
+use relay::{Relay, Spare};
 use sweep::Sweep;
 
 /// What a descriptor in the epoll set stands for. Tokens are never used twice, so an event
@@ -58,6 +61,8 @@ enum Watch {
     Member(Owner),
     Relay(SessionId),
     Keeper(SessionId),
+    /// A keeper without a session, or its link.
+    Spare,
 }
 
 /// The processes of a session.
@@ -167,7 +172,7 @@ pub(crate) struct Start {
 pub(crate) enum Role {
     /// A host's helper: many sessions, and keepers for some of them.
     Helper,
-    /// The keeper of one session: every orphan is its.
+    /// The keeper of one session at a time: every orphan is its.
     Keeper,
 }
 
@@ -189,6 +194,8 @@ pub(crate) struct Server {
     table: Table<Body>,
     /// Sessions that a keeper keeps.
     relays: BTreeMap<SessionId, Relay>,
+    /// Keepers that wait for a session.
+    spares: Vec<Spare>,
     /// Requests of the client's that wait for keepers.
     relay_waiting: usize,
     /// The adopted orphans.
@@ -204,6 +211,13 @@ pub(crate) struct Server {
     /// Where cgroups are made.
     base: Option<Base>,
     isolation: Option<Isolation>,
+    instance: Instance,
+    /// A keeper's session, until nothing can be left of it.
+    kept: Option<SessionId>,
+    /// A keeper has said that its session is forgotten.
+    has_forgotten: bool,
+    /// What a keeper was born as.
+    condition: Option<Condition>,
     identity: Own,
     seal: Option<Seal>,
     /// Only the first request after `Hello` may be `Restrict`.
@@ -252,6 +266,7 @@ impl Server {
             timers: Timers::default(),
             table: Table::default(),
             relays: BTreeMap::new(),
+            spares: Vec::new(),
             relay_waiting: 0,
             adopted: ready.adopted,
             own_children,
@@ -261,6 +276,10 @@ impl Server {
             capabilities: ready.capabilities,
             base: ready.base,
             isolation: ready.isolation,
+            instance: ready.instance,
+            kept: None,
+            has_forgotten: true,
+            condition: None,
             identity: ready.own,
             seal: None,
             may_restrict: true,
@@ -321,6 +340,7 @@ impl Server {
                 self.ring(owner, alarm)?;
             }
             self.go_on_closing()?;
+            self.rest_if_done()?;
         }
         Ok(())
     }
@@ -343,6 +363,7 @@ impl Server {
             }
             Watch::Relay(session) => self.read_relay(session),
             Watch::Keeper(session) => self.keeper_is_dead(session),
+            Watch::Spare => self.spare_stirs(token),
             Watch::Leader(session) => self.leader_is_ready(session),
             Watch::Status(session) => self.read_status(session),
             Watch::Member(owner) => self.member_died(owner, token),
@@ -354,12 +375,13 @@ impl Server {
             (Owner::Session(session), alarm) => self.ring_session(session, alarm),
             (Owner::Sweep, alarm) => self.ring_sweep(alarm),
             (Owner::List(query), _) => self.answer_list(query),
+            (Owner::Spares, _) => self.look_at_spares(),
             // The loop sends at every turn.
             (Owner::Socket, _) => Ok(()),
         }
     }
 
-    /// Keeps the one session that a keeper was forked for.
+    /// Keeps the session that a keeper was forked for, and those that it is handed later.
     pub(crate) fn keep(
         &mut self,
         id: RequestId,
@@ -369,16 +391,26 @@ impl Server {
         containment: Containment,
     ) -> Result<(), Fault> {
         self.may_restrict = false;
+        self.condition = Some(Condition::read()?);
         self.start_here(id, session, spec, frame, containment)?;
         self.serve()
     }
 
     /// Removes the cgroups that nobody uses any more.
-    pub(crate) fn tidy(&self, kept: Option<SessionId>) {
+    pub(crate) fn tidy(&self) {
         let Some(base) = &self.base else { return };
-        match kept {
-            None => base.remove_all(),
-            Some(session) => base.remove_of(session),
+        match (self.role, self.kept) {
+            (Role::Helper, _) => base.remove_all(),
+            (Role::Keeper, Some(session)) => base.remove_of(session),
+            // A spare keeper has removed its last one.
+            (Role::Keeper, None) => {}
+        }
+    }
+
+    /// Takes the record away where nothing is left that the janitor could end.
+    pub(crate) fn retire(&self) {
+        if self.role == Role::Helper {
+            self.instance.retire();
         }
     }
 

@@ -8,7 +8,7 @@ use foster_protocol::{
     RequestId, SessionId, Spec, Step, TreeLimits,
 };
 
-use super::{Body, Fault, Server, Watch};
+use super::{Body, Fault, Role, Server, Watch};
 use crate::contain::cgroup::Leaf;
 use crate::dispatch::{check_namespace, check_sealed_level, check_spec, choose_level};
 use crate::session::{AfterExit, Event, State};
@@ -40,7 +40,7 @@ impl Server {
             spec.no_new_privs = true;
         }
         self.forks += 1;
-        if containment.level > Level::Group {
+        if containment.level > Level::Group && self.role == Role::Helper {
             return self.bear_keeper(id, session, spec, frame, containment);
         }
         self.start_here(id, session, spec, frame, containment)
@@ -55,13 +55,18 @@ impl Server {
         frame: Frame,
         containment: Containment,
     ) -> Result<(), Fault> {
+        if self.role == Role::Keeper {
+            self.kept = Some(session);
+            self.has_forgotten = false;
+        }
         let (cgroup, containment) = match self.make_cgroup(session, &spec, containment) {
             Ok(made) => made,
             Err(errno) => return self.note_stillborn(id, session, Step::Prepare, errno),
         };
         let inside = cgroup.as_ref().map(Leaf::directory);
+        let mark = self.instance.limit(session);
         let born = Plan::new(&spec, frame.descriptors, &self.context)
-            .and_then(|plan| spawn(plan, &self.context, inside));
+            .and_then(|plan| spawn(plan.marked(mark), &self.context, inside));
         match born {
             Ok(born) => {
                 self.adopt(id, session, spec, born, containment)?;

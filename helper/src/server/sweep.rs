@@ -174,6 +174,7 @@ impl Server {
         let ending = if survivors.is_empty() {
             work.all_gone(Cause::SupervisorLost, proof, now, loose)
         } else {
+            self.instance.leave(None);
             work.incomplete(Cause::SupervisorLost, survivors, now, loose)
         };
         for session in sweep.lost {

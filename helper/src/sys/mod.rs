@@ -8,6 +8,7 @@
 //! What runs between fork and exec is in `child`.
 
 mod child;
+pub(crate) mod condition;
 pub(crate) mod epoll;
 pub(crate) mod fork;
 pub(crate) mod kernel;

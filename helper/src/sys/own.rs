@@ -250,6 +250,20 @@ pub(crate) fn reap_adopted() -> io::Result<u32> {
     }
 }
 
+/// Whether this process has a child of any kind, dead or alive. Exact where it has one thread.
+///
+/// # Errors
+///
+/// What `waitid(2)` says; having no children is none.
+pub(crate) fn has_children() -> io::Result<bool> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    match raw::waitid(Who::Any, options) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reaps one dead child of this process; false where it lives or is none.
 ///
 /// # Errors

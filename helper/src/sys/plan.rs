@@ -137,6 +137,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Marks the child by a limit, unless its spec sets that limit itself.
+    pub(crate) fn marked(mut self, mark: Option<ResourceLimit>) -> Self {
+        let limits = &mut self.orders.resource_limits;
+        let is_free = |mark: &ResourceLimit| limits.iter().all(|one| one.resource != mark.resource);
+        let mark = mark.filter(is_free);
+        limits.extend(mark);
+        self
+    }
+}
+
 impl Orders {
     /// Adds a descriptor of the spawn's own and gives its place. The room is there already.
     pub(super) fn add_place(&mut self, number: i32) -> usize {

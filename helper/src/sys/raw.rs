@@ -68,7 +68,7 @@ pub(super) struct Changed {
 }
 
 /// Turns -1 into the error that `errno` holds.
-fn check(result: c_long) -> io::Result<c_long> {
+pub(super) fn check(result: c_long) -> io::Result<c_long> {
     if result == -1 {
         Err(io::Error::last_os_error())
     } else {

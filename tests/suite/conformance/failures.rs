@@ -223,9 +223,8 @@ fn failed_spawn_leaves_no_zombie_and_its_record_until_it_is_closed() {
     let (session, _) = link.try_spawn(stage.command("/missing", &[]));
     let counters = link.ping();
     assert_eq!((counters.sessions, counters.held), (1, 0));
-    let pid = link.pid();
     foster_tests::eventually("the child is reaped", foster_tests::SETTLE, || {
-        foster_tests::proc::children(pid).is_empty()
+        link.busy_children().is_empty()
     });
     link.close(session);
     link.assert_idle();

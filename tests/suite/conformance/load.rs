@@ -175,11 +175,10 @@ fn client_that_does_not_read_delays_no_reaping_and_no_ending() {
         link.queue(Request::List, Vec::new());
     }
     link.flush();
-    let pid = link.pid();
     drop(release);
     // The sleeper alone is left once the command has exited, and its rest was ended.
     foster_tests::eventually("the command is reaped", foster_tests::SETTLE, || {
-        foster_tests::proc::children(pid).len() == 1
+        link.busy_children().len() == 1
     });
     link.ping();
 }

@@ -50,6 +50,30 @@ fn idle_keeper_has_little_memory_of_its_own() {
     assert!(private < MOST_PRIVATE, "{private} kB");
 }
 
+#[test]
+fn keeper_that_waits_after_many_sessions_has_little_memory_of_its_own() {
+    let stage = Stage::new();
+    let mut link = stage.link();
+    for _ in 0..50 {
+        link.output(tree(stage.sh("sleep 0 & setsid sleep 0 & wait; exit 3")));
+    }
+    link.assert_idle();
+    let spares = link.spares();
+    let spare = spares.first().expect("a keeper waits");
+    let private = match private_memory(*spare) {
+        Ok(private) => private,
+        Err(error) => return note_not_run("the memory of a keeper", &error.to_string()),
+    };
+    report(&format!(
+        "a keeper after its sessions: {private} kB of private memory"
+    ));
+    assert!(private > 0, "the kernel counts");
+    if cfg!(debug_assertions) {
+        return note_not_run("the bound of it", "this is no release build");
+    }
+    assert!(private < MOST_PRIVATE, "{private} kB");
+}
+
 /// The median time from a spawn request to `Spawned`.
 fn median_spawn(stage: &Stage, link: &mut Link, level: Level) -> Duration {
     let mut times: Vec<Duration> = (0..SPAWNS)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foster_protocol::{Cause, Ended, Level, Member, OnExit, Spec, Verdict};
-use foster_tests::{ANSWER, DEATH, Link, Stage, at_level, is_root, note_not_run, proc};
+use foster_tests::{ANSWER, DEATH, Link, Stage, Witness, at_level, is_root, note_not_run, proc};
 
 use crate::ground::{ESCAPES, Escape, Escaped, LONG, assert_all_gone, tree};
 
@@ -40,7 +40,10 @@ fn for_each_escape(
         assert_eq!(ending.cause, cause, "{what}: {ending:?}");
         link.close(escaped.running.session);
         link.assert_idle();
-        escaped.keeper.wait_for_death(DEATH);
+        assert_eq!(link.spares(), [escaped.keeper.pid()], "{what}");
+        link.hang_up();
+        assert_eq!(link.exit_code(), 0, "{what}");
+        assert!(!escaped.keeper.is_alive(), "{what}: its keeper is left");
     }
 }
 
@@ -144,12 +147,23 @@ fn shutdown_ends_whoever_has_left_the_session_before_its_farewell() {
 #[test]
 fn close_ends_whoever_has_left_the_session_and_its_keeper_goes() {
     for_each_user(|stage, mut link| {
+        let mut keepers = Vec::new();
         for escape in ESCAPES {
             let mut escaped = escape.spawn(stage, &mut link, |spec| spec);
             link.close(escaped.running.session);
-            escaped.wait_for_death(DEATH);
+            escaped.running.witness.wait_for_death(DEATH);
+            escaped.tracer.wait_for_end(DEATH);
+            if let Some(escapee) = &escaped.escapee {
+                escapee.wait_for_death(DEATH);
+            }
             link.assert_idle();
+            // It waits for the next session, and goes with the helper.
+            assert!(link.spares().contains(&escaped.keeper.pid()), "{escape:?}");
+            keepers.push(escaped.keeper);
         }
+        link.hang_up();
+        assert_eq!(link.exit_code(), 0);
+        assert!(!keepers.iter().any(Witness::is_alive), "a keeper is left");
     });
 }
 

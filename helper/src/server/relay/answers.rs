@@ -9,6 +9,8 @@ use foster_protocol::{
 
 use super::super::{Fault, Server};
 use super::{Asked, Relay};
+use crate::keeper;
+use crate::timers::{Alarm, Owner};
 
 impl Server {
     /// Reads what a keeper says.
@@ -71,9 +73,18 @@ impl Server {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
+        if answer.id == keeper::FORGOTTEN {
+            return self.keeper_has_forgotten(session, &answer.reply);
+        }
         let Some(asked) = relay.asked.remove(&answer.id) else {
             return Ok(());
         };
+        if answer.id == keeper::BIRTH {
+            self.timers.cancel(Owner::Session(session), Alarm::Look);
+            // A keeper that was handed a session and refuses it has no record of it, and neither
+            // has the client.
+            relay.closed |= matches!(answer.reply, Reply::Rejected { .. });
+        }
         relay.mirror(asked, &answer.reply);
         match asked {
             Asked::Client(id) | Asked::ClientEnd(id) => {
@@ -95,6 +106,7 @@ impl Server {
                 }
                 Ok(())
             }
+            Asked::Life => Ok(()),
             Asked::List(query) => {
                 if let Reply::Sessions { sessions, .. } = answer.reply {
                     self.note_listed(query, session, sessions)?;

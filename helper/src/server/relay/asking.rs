@@ -1,13 +1,11 @@
 //! Passing requests down to keepers, and seeing to it that endings come about.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use foster_protocol::{
-    Call, How, Reject, Reply, Request, RequestId, SessionId, StateName, Until, encode_call, send,
-};
+use foster_protocol::{How, Reject, Reply, Request, RequestId, SessionId, StateName, Until, send};
 
+use super::super::link::SEND_AGAIN;
 use super::super::{Fault, Server};
 use super::{Asked, MARGIN};
 use crate::ending::HARD_LIMIT;
@@ -29,6 +27,11 @@ impl Server {
         let asked = match request {
             Request::Close { .. } => {
                 relay.closed = true;
+                if relay.parting {
+                    // Its keeper has been told, and has nothing left to end.
+                    self.forget_relay_if_done(session)?;
+                    return Ok(true);
+                }
                 let grace = Duration::from(relay.grace);
                 self.expect_end(session, grace);
                 // There is no reply to wait for.
@@ -67,7 +70,7 @@ impl Server {
             self.relay_waiting += 1;
             return Ok(true);
         }
-        if relay.link.is_none() {
+        if relay.link.is_none() || relay.parting {
             let reply = match relay.is_over() {
                 true => relay.answer_alone(request),
                 false => Reply::Rejected {
@@ -163,16 +166,12 @@ impl Server {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
-        let body = encode_call(&Call { id, request }).map_err(io::Error::other)?;
-        relay
-            .outbox
-            .push(&body, Vec::new())
-            .map_err(io::Error::other)?;
+        relay.queue(id, request, Vec::new())?;
         self.flush_relay(session)
     }
 
     /// Sends what the keeper takes. The rest goes when its socket has room again.
-    pub(super) fn flush_relay(&mut self, session: SessionId) -> Result<(), Fault> {
+    pub(in crate::server) fn flush_relay(&mut self, session: SessionId) -> Result<(), Fault> {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
         };
@@ -186,7 +185,21 @@ impl Server {
                 } else {
                     Interest::ReadWrite
                 };
-                self.epoll.modify(link.as_fd(), *token, interest)?;
+                if relay.interest != interest {
+                    self.epoll.modify(link.as_fd(), *token, interest)?;
+                    relay.interest = interest;
+                }
+                Ok(())
+            }
+            // Too many descriptors of this user are on their way; it passes.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ETOOMANYREFS | libc::ENOMEM | libc::ENOBUFS)
+                ) =>
+            {
+                let owner = Owner::Session(session);
+                self.timers.set(owner, Alarm::Linger, self.now, SEND_AGAIN);
                 Ok(())
             }
             // Its death is about to be seen.

@@ -13,7 +13,7 @@ use super::{Asked, Relay};
 use crate::timers::{Alarm, Owner};
 
 impl Server {
-    /// A keeper that has told everything goes when its link does, and the record when the client
+    /// A keeper that has told everything becomes a spare one, or goes when its link does; the record goes when the client
     /// has closed the session.
     pub(super) fn forget_relay_if_done(&mut self, session: SessionId) -> Result<(), Fault> {
         let Some(relay) = self.relays.get(&session) else {
@@ -23,7 +23,9 @@ impl Server {
         let all_asked_answered = relay.asked.is_empty();
         // What is still asked is answered by the keeper, also behind a `Close`.
         if has_link && (closed || relay.is_told()) && all_asked_answered {
-            self.close_link(session);
+            if !self.part(session)? {
+                self.close_link(session);
+            }
             self.drop_from_lists(session)?;
         }
         if closed
@@ -50,7 +52,9 @@ impl Server {
                     let reason = Reject::SupervisorLost;
                     (id, Reply::Rejected { reason })
                 }
-                (Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_), _) => continue,
+                (Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_) | Asked::Life, _) => {
+                    continue;
+                }
             };
             self.relay_waiting -= 1;
             self.reply(id, reply)?;
@@ -59,10 +63,14 @@ impl Server {
     }
 
     pub(super) fn close_link(&mut self, session: SessionId) {
-        let link = self
-            .relays
-            .get_mut(&session)
-            .and_then(|relay| relay.link.take());
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return;
+        };
+        let link = relay.link.take();
+        // A command may have stopped it, and it is to see that its link is closed.
+        if let Some(Err(error)) = relay.keeper.as_ref().map(|it| it.signal(libc::SIGCONT)) {
+            tracing::debug!(%session, %error, "a keeper cannot be continued");
+        }
         if let Some((link, token)) = link {
             self.forget(link.as_fd(), token);
         }
@@ -154,7 +162,8 @@ impl Server {
                 | Asked::Exit
                 | Asked::End
                 | Asked::Shutdown
-                | Asked::List(_) => None,
+                | Asked::List(_)
+                | Asked::Life => None,
             })
             .collect();
         relay
@@ -209,7 +218,7 @@ impl Server {
                     self.relay_waiting -= 1;
                     self.reject(id, Reject::SupervisorLost)?;
                 }
-                Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_) => {}
+                Asked::Exit | Asked::End | Asked::Shutdown | Asked::List(_) | Asked::Life => {}
             }
         }
         self.forget_relay_if_done(session)

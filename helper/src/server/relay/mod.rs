@@ -9,14 +9,16 @@ mod answers;
 mod asking;
 mod everyone;
 mod loss;
+mod spares;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Bytes, Containment, Frame, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply, Request,
-    RequestId, SessionId, SessionInfo, Spec, StateName, Step, Until, Verdict,
+    Bytes, Call, Containment, Frame, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply,
+    Request, RequestId, SessionId, SessionInfo, Spec, StateName, Step, Until, Verdict, encode_call,
 };
 
 use super::starting::POLL;
@@ -26,6 +28,7 @@ use crate::sys::epoll::Interest;
 use crate::sys::fork::{Forked, fork_isolated, fork_keeper};
 use crate::sys::leader::Leader;
 use crate::timers::{Alarm, Owner};
+pub(super) use spares::Spare;
 
 /// What a keeper may take beyond the limits of an ending before it is killed.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -45,6 +48,8 @@ enum Asked {
     Shutdown,
     /// A list's.
     List(u64),
+    /// Ours: whether it serves at all.
+    Life,
 }
 
 /// A session that a keeper keeps.
@@ -54,6 +59,8 @@ pub(crate) struct Relay {
     keeper_token: u64,
     /// None once the link has been closed from here.
     link: Option<(OwnedFd, u64)>,
+    /// What the link is watched for.
+    interest: Interest,
     inbox: Inbox,
     outbox: Outbox,
     last_id: u64,
@@ -62,6 +69,7 @@ pub(crate) struct Relay {
     label: Bytes,
     containment: Containment,
     pub(super) grace: Micros,
+    deadline: Option<Micros>,
     pub(super) leader: Option<Pid>,
     state: StateName,
     /// The answer to every wait for the exit, once there is one.
@@ -70,9 +78,27 @@ pub(crate) struct Relay {
     pub(super) last: Option<Reply>,
     /// The client has closed the session.
     closed: bool,
+    /// The keeper may keep another session after this one.
+    can_part: bool,
+    /// The keeper has been told to forget the session, which is over.
+    parting: bool,
+    /// The keeper has said that it can keep another one.
+    is_blank: bool,
 }
 
 impl Relay {
+    /// Queues a request for the keeper.
+    fn queue(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Fault> {
+        let body = encode_call(&Call { id, request }).map_err(io::Error::other)?;
+        let queued = self.outbox.push(&body, descriptors);
+        Ok(queued.map_err(io::Error::other)?)
+    }
+
     fn is_over(&self) -> bool {
         self.last.is_some()
     }
@@ -158,6 +184,15 @@ impl Server {
         frame: Frame,
         containment: Containment,
     ) -> Result<(), Fault> {
+        let (spec, frame) = match containment.level {
+            Level::Namespace => (spec, frame),
+            Level::Direct | Level::Group | Level::Tree | Level::Cgroup => {
+                match self.hand_over(id, session, spec, frame, &containment)? {
+                    Some(given_back) => given_back,
+                    None => return Ok(()),
+                }
+            }
+        };
         let made = nix::sys::socket::socketpair(
             nix::sys::socket::AddressFamily::Unix,
             nix::sys::socket::SockType::Stream,
@@ -199,6 +234,7 @@ impl Server {
                     isolation,
                     capabilities: self.capabilities.clone(),
                     identity: self.identity,
+                    instance: self.instance.hand_over(),
                 })));
             }
             Ok(Forked::Helper(keeper)) => keeper,
@@ -208,17 +244,17 @@ impl Server {
             }
         };
         drop(keeper_end);
-        self.note_keeper(id, session, spec, keeper, link, containment)
+        self.note_keeper(id, session, &spec, keeper, link, &containment)
     }
 
     fn note_keeper(
         &mut self,
         id: RequestId,
         session: SessionId,
-        spec: Spec,
+        spec: &Spec,
         keeper: Leader,
         link: OwnedFd,
-        containment: Containment,
+        containment: &Containment,
     ) -> Result<(), Fault> {
         self.unreaped.insert(keeper.pid().0);
         let link_token = self.new_token(Watch::Relay(session));
@@ -227,56 +263,40 @@ impl Server {
         if let Some(pidfd) = keeper.pidfd() {
             watched = watched.and(self.epoll.add(pidfd, keeper_token, Interest::Read));
         }
-        if watched.is_err() || keeper.pidfd().is_none() {
+        let is_watched = watched.is_ok() && keeper.pidfd().is_some();
+        if !is_watched {
             // It is looked at instead.
             self.timers
                 .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
         }
-        let mut relay = Relay {
-            keeper: Some(keeper),
-            keeper_token,
-            link: Some((link, link_token)),
-            inbox: Inbox::new(),
-            outbox: Outbox::new(),
-            last_id: keeper::BIRTH.0,
-            asked: BTreeMap::new(),
-            born: self.now,
-            label: spec.label,
-            containment,
-            grace: spec.grace,
-            leader: None,
-            state: StateName::Starting,
-            exit: None,
-            last: None,
-            closed: false,
-        };
-        // The keeper was born with the spawn and answers it first.
-        if let Some(deadline) = spec.deadline {
-            self.timers.set(
-                Owner::Session(session),
-                Alarm::Deadline,
-                self.now,
-                deadline.into(),
-            );
+        let link = (link, link_token);
+        let mut relay = Relay::new(spec, keeper, keeper_token, link, containment, self.now);
+        relay.can_part &= is_watched;
+        self.note_relay(id, session, relay)
+    }
+
+    /// Takes up a session whose keeper has its spawn already, or has it before it in the queue.
+    fn note_relay(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        mut relay: Relay,
+    ) -> Result<(), Fault> {
+        if let Some(deadline) = relay.deadline {
+            let owner = Owner::Session(session);
+            self.timers
+                .set(owner, Alarm::Deadline, self.now, deadline.into());
         }
+        // The keeper answers the spawn first.
         relay.asked.insert(keeper::BIRTH, Asked::Client(id));
         self.relay_waiting += 1;
+        for (asked, until) in [(Asked::Exit, Until::Exit), (Asked::End, Until::End)] {
+            relay.last_id += 1;
+            let id = RequestId(relay.last_id);
+            relay.asked.insert(id, asked);
+            relay.queue(id, Request::Wait { session, until }, Vec::new())?;
+        }
         self.relays.insert(session, relay);
-        self.ask(
-            session,
-            Asked::Exit,
-            Request::Wait {
-                session,
-                until: Until::Exit,
-            },
-        )?;
-        self.ask(
-            session,
-            Asked::End,
-            Request::Wait {
-                session,
-                until: Until::End,
-            },
-        )
+        self.flush_relay(session)
     }
 }

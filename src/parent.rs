@@ -1,4 +1,4 @@
-//! The life of foster's own parent, held by a pidfd.
+//! The life of this process's own parent, held by a pidfd.
 
 use std::io;
 use std::os::fd::OwnedFd;
