@@ -172,7 +172,10 @@ impl Work {
         if let Some(cgroup) = cgroup {
             // A leader that lives is inside too, and is not asked for here.
             look.is_empty &= leader_lives || !cgroup.is_populated()?;
-            look.proof = Proof::CgroupUnpopulated;
+            // What is proven of a namespace is stronger, and was looked at too.
+            if !ground.is_first {
+                look.proof = Proof::CgroupUnpopulated;
+            }
         }
         Ok(look)
     }
@@ -413,11 +416,11 @@ impl Work {
     }
 
     /// Says of each process that is left why it is.
-    pub(crate) fn explain(&self, left: &[Process]) -> Vec<Survivor> {
+    pub(crate) fn explain(&self, left: &[Process], cgroup: Option<&Leaf>) -> Vec<Survivor> {
         let fast = self.rounds > MANY_ROUNDS && self.newcomers > 0;
         left.iter()
             .take(MOST_NAMED)
-            .map(|process| explain(process, fast))
+            .map(|process| explain(process, fast, cgroup))
             .collect()
     }
 }

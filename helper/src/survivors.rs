@@ -4,18 +4,19 @@ use std::io;
 
 use foster_protocol::{Bytes, Pid, Survivor, Why};
 
+use crate::contain::cgroup::Leaf;
 use crate::sys::leader::Leader;
 use crate::sys::outer::shown;
 use crate::sys::proc::{self, Stat};
 use crate::sys::process::Process;
 
 /// Says why the leader, which may not be held by pidfd, is left.
-pub(crate) fn explain_leader(leader: &Leader) -> Survivor {
+pub(crate) fn explain_leader(leader: &Leader, cgroup: Option<&Leaf>) -> Survivor {
     let name = proc::stat(leader.pid().0)
         .map(|stat| stat.name)
         .unwrap_or_default();
     let denied = is_denied(leader.signal(libc::SIGKILL));
-    let (uid, why) = reason(leader.pid().0, denied, false);
+    let (uid, why) = reason(leader.pid().0, denied, false, cgroup);
     Survivor {
         pid: shown(leader.pid().0),
         name: Bytes(name),
@@ -35,9 +36,10 @@ pub(crate) fn explain_unpinned(stat: &Stat) -> Survivor {
     }
 }
 
-pub(crate) fn explain(process: &Process, fast: bool) -> Survivor {
+/// Says why a member is left. `fast` says that new ones kept coming.
+pub(crate) fn explain(process: &Process, fast: bool, cgroup: Option<&Leaf>) -> Survivor {
     let denied = is_denied(process.signal(libc::SIGKILL));
-    let (uid, why) = reason(process.pid().0, denied, fast);
+    let (uid, why) = reason(process.pid().0, denied, fast, cgroup);
     Survivor {
         pid: shown(process.pid().0),
         name: Bytes(process.stat().name.clone()),
@@ -46,17 +48,23 @@ pub(crate) fn explain(process: &Process, fast: bool) -> Survivor {
     }
 }
 
-fn reason(pid: i32, denied: bool, fast: bool) -> (u32, Why) {
+fn reason(pid: i32, denied: bool, fast: bool, cgroup: Option<&Leaf>) -> (u32, Why) {
     let hold = proc::hold(pid).ok();
     let uid = hold.as_ref().map_or(u32::MAX, |hold| hold.uid);
     let tracer = hold.map_or(0, |hold| hold.tracer);
     let state = proc::stat(pid).map_or(b'?', |stat| stat.state);
+    // A cgroup's KILL needs no permission, so whoever is inside has had it.
+    let left = cgroup.map(|cgroup| !cgroup.holds(pid));
     let why = match state {
-        _ if denied => Why::NotPermitted { uid },
+        _ if denied && left == Some(true) => Why::LeftCgroup,
+        _ if denied && left.is_none() => Why::NotPermitted { uid },
         _ if tracer != 0 => Why::HeldByTracer {
-            tracer: Pid(tracer),
+            tracer: shown(tracer),
         },
+        // A tracer outside of our pid namespace has no number here.
+        b't' => Why::HeldByTracer { tracer: Pid(0) },
         b'D' => Why::Uninterruptible,
+        _ if left == Some(true) => Why::LeftCgroup,
         _ if fast => Why::ForkRate,
         _ => Why::Dying,
     };

@@ -94,11 +94,12 @@ pub enum Proof {
     /// The leader is dead and a scan of `/proc` found nobody in its session. Escapes from the
     /// session are possible.
     SessionScanEmpty,
-    /// The keeper has no children.
+    /// The keeper has no children. At level `namespace` it is process 1, so that nobody else is
+    /// in the namespace.
     KeeperNoChildren,
     /// The cgroup is unpopulated.
     CgroupUnpopulated,
-    /// The namespace's first process is dead.
+    /// The namespace's first process is dead: the keeper died before it had ended the session.
     NamespaceDead,
 }
 
@@ -136,7 +137,7 @@ pub enum Why {
     Uninterruptible,
     /// A tracer holds it.
     HeldByTracer {
-        /// The tracer.
+        /// The tracer; 0 where it is outside of the session's pid namespace.
         tracer: Pid,
     },
     /// The helper may not signal it.
@@ -146,7 +147,7 @@ pub enum Why {
     },
     /// New members came faster than they could be ended.
     ForkRate,
-    /// It left its cgroup.
+    /// It left its cgroup, and could not be ended outside of it.
     LeftCgroup,
     /// It has been sent KILL and had not died when the limit was reached.
     Dying,

@@ -9,7 +9,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Once;
 use std::time::Duration;
 
+use crate::cgroups::Cgroup;
 use crate::deadline::{ANSWER, DEATH, SETTLE, eventually};
+use crate::ground::Ground;
 use crate::places;
 use crate::proc;
 use crate::scan::TAG;
@@ -23,6 +25,8 @@ pub struct Program {
     stdin: Option<Stdio>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
+    /// A cgroup that it makes others in.
+    given: Option<Cgroup>,
 }
 
 /// A runner may ignore signals (`nohup` does), and what is ignored is inherited: by a program as
@@ -48,13 +52,26 @@ impl Program {
             stdin: None,
             stdout: None,
             stderr: None,
+            given: None,
         }
     }
 
     /// Creates one of `foster run` with these options, then the command.
     #[must_use]
     pub fn foster(stage: &Stage, args: &[&str]) -> Self {
-        Self::new(stage, places::foster()).arg("run").args(args)
+        Self::on_ground(stage, Ground::of_environment(), "run").args(args)
+    }
+
+    /// Creates one of a `foster` on this ground, with its first argument.
+    #[must_use]
+    pub fn on_ground(stage: &Stage, ground: Ground, first: &str) -> Self {
+        if ground.is_plain() {
+            return Self::new(stage, places::foster()).arg(first);
+        }
+        let (words, given) = ground.words(stage);
+        let mut program = Self::new(stage, Ground::wrapper()).args(words).arg("--");
+        program.given = given;
+        program.arg(places::foster()).arg(first)
     }
 
     /// Creates one of a fixture.
@@ -71,6 +88,7 @@ impl Program {
         parent.command.args(["-c", "\"$@\" <&0 & wait", "parent"]);
         parent.command.arg(self.command.get_program());
         parent.command.args(self.command.get_args());
+        parent.given = self.given;
         parent
     }
 
@@ -143,6 +161,7 @@ impl Program {
             stdin,
             stdout: given_stdout,
             stderr: given_stderr,
+            given,
         } = self;
         let (stdout, out) = Tracer::new();
         let (stderr, err) = Tracer::new();
@@ -164,6 +183,7 @@ impl Program {
             stdout,
             stderr,
             status: None,
+            _given: given,
         }
     }
 
@@ -188,6 +208,8 @@ pub struct Process {
     /// The read end of its standard error.
     pub stderr: Tracer,
     status: Option<ExitStatus>,
+    /// Its last part, so that what it has started is gone.
+    _given: Option<Cgroup>,
 }
 
 /// What a program left when it was over.

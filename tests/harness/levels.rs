@@ -30,9 +30,22 @@ pub fn proof_of_level() -> Proof {
     match level() {
         Level::Direct => Proof::SessionScanEmpty,
         Level::Group => Proof::NoOrphans,
-        Level::Tree => Proof::KeeperNoChildren,
+        Level::Tree | Level::Cgroup | Level::Namespace => proof_of_keeper(level()),
+    }
+}
+
+/// What an ending that a keeper tells of rests on: the proof of the strongest layer. A keeper
+/// that is process 1 lives when it tells, and has nobody else in its namespace.
+///
+/// # Panics
+///
+/// At level `group`, which has no keepers.
+#[must_use]
+pub fn proof_of_keeper(level: Level) -> Proof {
+    match level {
+        Level::Group => panic!("level group has no keepers"),
+        Level::Tree | Level::Namespace => Proof::KeeperNoChildren,
         Level::Cgroup => Proof::CgroupUnpopulated,
-        Level::Namespace => Proof::NamespaceDead,
     }
 }
 

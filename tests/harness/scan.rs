@@ -2,6 +2,8 @@
 
 use crate::deadline::{SETTLE, eventually};
 use crate::proc;
+use crate::sys;
+use crate::tracer::Witness;
 
 /// The variable that carries a test's tag in the environment of everything that it starts.
 pub const TAG: &str = "FOSTER_TRACER";
@@ -27,6 +29,24 @@ pub fn find_tagged(tag: &str) -> Vec<String> {
         )
     });
     lines.collect()
+}
+
+/// Takes hold of every process but this one that carries the tag and lives.
+#[must_use]
+pub fn hold_tagged(tag: &str) -> Vec<Witness> {
+    let own = i32::try_from(std::process::id()).expect("a pid fits");
+    let is_tagged = |pid: i32| {
+        proc::holds(pid, "environ", tag.as_bytes()) || proc::holds(pid, "cmdline", tag.as_bytes())
+    };
+    let pids = proc::pids().into_iter();
+    let pids = pids.filter(|pid| *pid != own && is_tagged(*pid));
+    let held = pids.filter_map(|pid| {
+        let pidfd = sys::pidfd_open(pid).ok()?;
+        let witness = Witness::new(pid, pidfd);
+        // The pidfd pins whoever has the number now; the second look says that it is ours.
+        (is_tagged(pid) && witness.is_alive()).then_some(witness)
+    });
+    held.collect()
 }
 
 /// Asserts that nothing that carries the tag is left, or is gone in a moment.

@@ -4,6 +4,8 @@
 mod controls;
 #[path = "guarantees/ground.rs"]
 mod ground;
+#[path = "guarantees/grounds.rs"]
+mod grounds;
 #[path = "guarantees/helper_lost.rs"]
 mod helper_lost;
 #[path = "guarantees/honesty.rs"]
@@ -22,6 +24,8 @@ mod loss;
 mod matrix;
 #[path = "guarantees/memory.rs"]
 mod memory;
+#[path = "guarantees/others.rs"]
+mod others;
 #[path = "guarantees/phases.rs"]
 mod phases;
 #[path = "guarantees/privacy.rs"]

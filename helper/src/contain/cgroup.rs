@@ -6,6 +6,7 @@
 //! reaches whoever is in it, of whatever user; a member of the same user can move itself out,
 //! so the walk over the tree always comes after it.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -317,6 +318,21 @@ impl Leaf {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a process is inside, or in a cgroup below. Also true where nobody can say.
+    pub(crate) fn holds(&self, pid: i32) -> bool {
+        let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else {
+            return true;
+        };
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let own = lines.find_map(|line| line.strip_prefix(b"0::"));
+        let name = self.path.file_name().map(OsStr::as_bytes);
+        // No other cgroup has this name: it is made of this helper's own random number.
+        own.is_none_or(|own| {
+            own.split(|byte| *byte == b'/')
+                .any(|part| Some(part) == name)
+        })
     }
 
     /// What the tree used at most, where controllers have counted.

@@ -55,6 +55,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) orphans: Option<&'a dyn Fn() -> io::Result<Vec<i32>>>,
     /// Every orphan is the one session's that there is.
     pub(crate) all_ours: bool,
+    /// We are process 1 of a pid namespace, which holds our children and nobody else.
+    pub(crate) is_first: bool,
     /// Our own process id.
     pub(crate) own: i32,
     pub(crate) pidfds: bool,

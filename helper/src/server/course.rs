@@ -303,10 +303,11 @@ impl Server {
         found
             .members
             .extend(held.filter(|one| !known.contains(&one.pid())));
-        let mut survivors: Vec<Survivor> = work.explain(&found.members);
+        let cgroup = (self.table.get(session).ok()).and_then(|record| record.body.cgroup.as_ref());
+        let mut survivors: Vec<Survivor> = work.explain(&found.members, cgroup);
         survivors.extend(found.unpinned.iter().map(explain_unpinned));
         if !exited {
-            survivors.push(explain_leader(&leader));
+            survivors.push(explain_leader(&leader, cgroup));
         }
         let loose = self.with_ground(unattributed)?;
         let ending = work.incomplete(cause, survivors, Instant::now(), loose);

@@ -16,6 +16,7 @@ impl Server {
         run(&Ground {
             orphans: self.adopted.is_some().then_some(&orphans),
             all_ours: self.role == Role::Keeper,
+            is_first: self.role == Role::Keeper && self.isolation.is_some(),
             own: self.context.helper_pid,
             pidfds: self.context.features.pidfd,
             claim: &claim,

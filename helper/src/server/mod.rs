@@ -419,9 +419,9 @@ impl Server {
         let Ok(record) = self.table.get(session) else {
             return Ok(());
         };
-        let (state, actions) =
-            next(record.state, event, record.after_exit).map_err(Fault::Invariant)?;
-        tracing::trace!(%session, from = ?record.state, ?event, to = ?state, "step");
+        let before = record.state;
+        let (state, actions) = next(before, event, record.after_exit).map_err(Fault::Invariant)?;
+        tracing::trace!(%session, from = ?before, ?event, to = ?state, "step");
         self.change(session, |record| record.state = state);
         match state {
             State::Lingering | State::Graceful | State::Killing => self.working.insert(session),
@@ -434,7 +434,8 @@ impl Server {
             | State::Released
             | State::Failed => self.working.remove(&session),
         };
-        if state.is_terminal() {
+        // Once: whoever outlived the ending is looked at from then on, whatever is asked.
+        if state.is_terminal() && state != before {
             self.timers.cancel_all(Owner::Session(session));
         }
         for action in actions {

@@ -150,7 +150,9 @@ impl Server {
         }
         let found =
             self.with_sweep_ground(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
-        let survivors = self.sweep_work().map(|work| work.explain(&found.members));
+        let survivors = self
+            .sweep_work()
+            .map(|work| work.explain(&found.members, None));
         self.finish_sweep(survivors.unwrap_or_default())
     }
 

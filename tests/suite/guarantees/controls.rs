@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use foster_tests::{Program, Stage, Witness, clean_up};
+use foster_tests::{Program, Stage, Witness, clean_up, hold_tagged};
 
 use crate::shapes::{GRACE, Leader, MARGIN, SHAPES, Shape};
 
@@ -46,6 +46,8 @@ fn is_left(wrapper: Wrapper, shape: Shape, leader: Leader, event: Event) -> bool
     foster_tests::pass(GRACE + MARGIN);
     let is_left = member.is_alive();
     clean_up(&[member]);
+    // A daemon's leader does not wait for it, and may be left too.
+    clean_up(&hold_tagged(stage.tag()));
     process.stdout.wait_for_end(Duration::from_secs(5));
     is_left
 }

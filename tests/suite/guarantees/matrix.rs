@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use foster_tests::{DEATH, Process, Program, Stage, Witness, only_child_of};
+use foster_tests::{DEATH, Ground, Process, Program, Stage, Witness, only_child_of};
 
 use crate::shapes::{
     GRACE, GRACE_WORD, Leader, MARGIN, SHAPES, Shape, assert_in_time, time_to_end,
 };
 
 /// A run of `foster` whose member runs.
-struct Run {
+pub(crate) struct Run {
     process: Process,
-    foster: Witness,
+    pub(crate) foster: Witness,
     helper: Witness,
     member: Witness,
 }
@@ -19,14 +19,26 @@ struct Run {
 impl Run {
     /// Starts `foster` as a child of the test.
     fn start(stage: &Stage, options: &[&str], shape: Shape, leader: Leader) -> Self {
-        let process = program(stage, options, shape, leader).start();
+        Self::start_on(Ground::of_environment(), stage, options, shape, leader)
+    }
+
+    /// Starts it on this ground.
+    pub(crate) fn start_on(
+        ground: Ground,
+        stage: &Stage,
+        options: &[&str],
+        shape: Shape,
+        leader: Leader,
+    ) -> Self {
+        let process = program(ground, stage, options, shape, leader).start();
         let foster = Witness::of(process.pid());
         Self::found(process, foster, shape)
     }
 
     /// Starts `foster` as a child of a parent that does nothing.
     fn start_below_a_parent(stage: &Stage, shape: Shape) -> Self {
-        let program = program(stage, &[], shape, Leader::Waits);
+        let ground = Ground::of_environment();
+        let program = program(ground, stage, &[], shape, Leader::Waits);
         let process = program.below_a_parent(stage).start();
         let foster = only_child_of(process.pid());
         Self::found(process, foster, shape)
@@ -44,19 +56,28 @@ impl Run {
     }
 
     /// Waits until foster, its helper and every member are dead, and gives the time since.
-    fn time_to_end(&mut self, since: Instant) -> Duration {
-        let time = time_to_end(&mut self.process.stdout, since);
+    pub(crate) fn time_to_end(&mut self, since: Instant) -> Duration {
+        time_to_end(&mut self.process.stdout, since);
+        // A daemon does not hold the pipe.
         self.member.wait_for_death(DEATH);
+        let time = since.elapsed();
         self.foster.wait_for_death(DEATH);
         self.helper.wait_for_death(DEATH);
         time
     }
 }
 
-fn program(stage: &Stage, options: &[&str], shape: Shape, leader: Leader) -> Program {
+fn program(
+    ground: Ground,
+    stage: &Stage,
+    options: &[&str],
+    shape: Shape,
+    leader: Leader,
+) -> Program {
     // Where no level is named, it is what a user gets.
     let level = std::env::var("FOSTER_TEST_LEVEL").unwrap_or_else(|_| "auto".to_owned());
-    Program::foster(stage, &["--grace", GRACE_WORD, "--level", &level])
+    Program::on_ground(stage, ground, "run")
+        .args(["--grace", GRACE_WORD, "--level", &level])
         .args(options)
         .args(shape.command(leader))
 }

@@ -24,6 +24,10 @@ pub(crate) enum Shape {
     SameGroup,
     /// A background job in a group of its own, as `set -m` makes it.
     OwnGroup,
+    /// A process in a session of its own, below the command.
+    Setsid,
+    /// A daemon: a double fork, a session of its own, no environment, `/`, no descriptors.
+    Daemon,
     /// A background job that ignores TERM.
     IgnoresTerm,
     /// A background job that is stopped.
@@ -33,9 +37,11 @@ pub(crate) enum Shape {
 }
 
 /// Every shape.
-pub(crate) const SHAPES: [Shape; 5] = [
+pub(crate) const SHAPES: [Shape; 7] = [
     Shape::SameGroup,
     Shape::OwnGroup,
+    Shape::Setsid,
+    Shape::Daemon,
     Shape::IgnoresTerm,
     Shape::Stopped,
     Shape::NestedTimeout,
@@ -59,13 +65,24 @@ impl Shape {
     pub(crate) fn command(self, leader: Leader) -> [String; 3] {
         let prepare = match (self, leader) {
             (_, Leader::LeavesAtTerm) | (Self::IgnoresTerm, _) => "trap '' TERM; ",
-            (Self::SameGroup | Self::OwnGroup | Self::Stopped | Self::NestedTimeout, _) => "",
+            (
+                Self::SameGroup
+                | Self::OwnGroup
+                | Self::Setsid
+                | Self::Daemon
+                | Self::Stopped
+                | Self::NestedTimeout,
+                _,
+            ) => "",
         };
         let act = match self {
             Self::Stopped => "kill -STOP $$; exec sleep 60",
-            Self::SameGroup | Self::OwnGroup | Self::IgnoresTerm | Self::NestedTimeout => {
-                "exec sleep 60"
-            }
+            Self::Daemon => "cd /; exec env -i sleep 60 <&- >&- 2>&-",
+            Self::SameGroup
+            | Self::OwnGroup
+            | Self::Setsid
+            | Self::IgnoresTerm
+            | Self::NestedTimeout => "exec sleep 60",
         };
         let member = format!(
             "sh -c \"{prepare}echo \\$\\$; {}\"",
@@ -73,12 +90,17 @@ impl Shape {
         );
         let start = match self {
             Self::OwnGroup => format!("set -m; {member} &"),
+            Self::Setsid => format!("setsid {member} &"),
+            Self::Daemon => format!("( setsid {member} & );"),
             Self::NestedTimeout => format!("timeout 60 {member} &"),
             Self::SameGroup | Self::IgnoresTerm | Self::Stopped => format!("{member} &"),
         };
         let go_on = match leader {
             Leader::Exits => "read line; exit 0",
             Leader::KillsItself => "read line; kill -9 $$",
+            // A daemon is nobody's to wait for.
+            Leader::Waits if self == Self::Daemon => "sleep 60",
+            Leader::LeavesAtTerm if self == Self::Daemon => "sleep 60 & wait; exit 9",
             Leader::Waits => "wait",
             Leader::LeavesAtTerm => "wait; exit 9",
         };
@@ -98,6 +120,11 @@ impl Shape {
         if self == Self::Stopped {
             eventually("the member is stopped", SETTLE, || {
                 proc::state(member.pid()) == Some('T')
+            });
+        }
+        if self == Self::Daemon {
+            eventually("the daemon is what it is to be", SETTLE, || {
+                proc::stat(member.pid()).is_some_and(|stat| stat.name == b"sleep")
             });
         }
         member

@@ -3,12 +3,15 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use foster_protocol::{How, Reject, Reply, Request, RequestId, SessionId, StateName, Until, send};
+use foster_protocol::{
+    Cause, How, Reject, Reply, Request, RequestId, SessionId, StateName, Until, send,
+};
 
 use super::super::link::SEND_AGAIN;
 use super::super::{Fault, Server};
 use super::{Asked, MARGIN};
-use crate::ending::HARD_LIMIT;
+use crate::ending::{HARD_LIMIT, Work};
+use crate::survivors::explain_leader;
 use crate::sys::epoll::Interest;
 use crate::timers::{Alarm, Owner};
 
@@ -105,10 +108,13 @@ impl Server {
         let Some(relay) = self.relays.get_mut(&session) else {
             return;
         };
-        if relay.is_over() {
+        if relay.lets_go() || (relay.is_over() && self.closing.is_none()) {
             return;
         }
-        relay.state = StateName::Ending;
+        // The keeper of a session that is over has only to go.
+        if !relay.is_over() {
+            relay.state = StateName::Ending;
+        }
         if let Some(keeper) = &relay.keeper
             && let Err(error) = keeper.signal(libc::SIGCONT)
         {
@@ -130,16 +136,37 @@ impl Server {
         }
     }
 
-    /// A keeper has not ended its session in time.
+    /// A keeper has not ended its session in time, or has not gone. It is killed; one that does
+    /// not die of that keeps nobody waiting: process 1 of a namespace dies when everybody in it
+    /// has died, which may be never.
     pub(in crate::server) fn give_up_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
-        if let Some(relay) = self.relays.get(&session)
-            && !relay.is_over()
-            && let Some(keeper) = &relay.keeper
-        {
+        let Some(relay) = self.relays.get_mut(&session) else {
+            return Ok(());
+        };
+        let Some(keeper) = &relay.keeper else {
+            return Ok(());
+        };
+        if !relay.killed {
             tracing::warn!(%session, "a keeper does not end its session and is killed");
             keeper.signal(libc::SIGKILL)?;
+            relay.killed = true;
+            self.timers
+                .set(Owner::Session(session), Alarm::Hard, self.now, HARD_LIMIT);
+            return Ok(());
         }
-        Ok(())
+        relay.stuck = true;
+        let survivor = explain_leader(keeper, None);
+        let is_over = relay.is_over();
+        if let Some(closing) = &mut self.closing {
+            closing.survivors.push(survivor.clone());
+        }
+        if is_over {
+            return Ok(());
+        }
+        let cause = Cause::SupervisorLost;
+        let work = Work::new(self.now);
+        let ending = work.incomplete(cause, vec![survivor], self.now, Vec::new());
+        self.end_lost(session, ending)
     }
 
     pub(super) fn ask(

@@ -28,6 +28,7 @@ impl Server {
             let over = self.relays.get(&session).is_none_or(Relay::is_over);
             if over {
                 // Its keeper stays for a session that was released, and has no other reason.
+                self.expect_end(session, Duration::ZERO);
                 self.close_link(session);
             } else {
                 count += 1;

@@ -84,6 +84,10 @@ pub(crate) struct Relay {
     parting: bool,
     /// The keeper has said that it can keep another one.
     is_blank: bool,
+    /// The keeper was killed because it did not go.
+    killed: bool,
+    /// It does not die of that either.
+    stuck: bool,
 }
 
 impl Relay {
@@ -158,7 +162,7 @@ impl Relay {
 
     /// Nothing of this keeps the helper from going.
     pub(super) fn lets_go(&self) -> bool {
-        self.keeper.is_none() || self.state == StateName::Released
+        self.keeper.is_none() || self.stuck || self.state == StateName::Released
     }
 
     fn info(&self, session: SessionId, now: Instant) -> SessionInfo {

@@ -344,6 +344,8 @@ impl Relay {
             can_part: containment.level < Level::Namespace,
             parting: false,
             is_blank: false,
+            killed: false,
+            stuck: false,
         }
     }
 }

@@ -1,0 +1,181 @@
+//! Bombs: inside one session, and of a thousand processes that each make a session.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use foster_protocol::{Ending, Level, Reply, Request, Verdict, Why};
+use foster_tests::{ANSWER, DEATH, Running, Tracer};
+
+use crate::ground::{LEVELS, Scene, report};
+
+/// Users of these tests alone, one a level: the kernel counts every process of a user.
+const BOMBED: u32 = 64_360;
+
+/// How many processes a user may have: the bomb's, the helper's and a keeper.
+const THOUSAND: &str = "nproc=1004";
+
+/// How often a ping is tried while the bomb goes off and nothing is ended: what this machine
+/// takes to let anybody run beside it.
+const CONTROLS: usize = 20;
+
+/// The hard limit of an ending and what its answer takes.
+const HARD: Duration = Duration::from_secs(15);
+
+/// How long a machine that is loaded gives the bomb to go off.
+const OFF: Duration = Duration::from_secs(20);
+
+/// One bomb at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A helper of a user whose processes are limited, with a bomb that has reached the limit.
+fn thousand(level: Level, user: u32) -> Option<(Scene, Running, Tracer)> {
+    let mut scene = Scene::of_user(level, "a bomb of a thousand", user, &[THOUSAND])?;
+    let spec = scene.stage.fixture("bombs-with-sessions", &[]);
+    let (running, mut tracer) = scene.spawn(spec);
+    assert_eq!(tracer.line(), "full");
+    Some((scene, running, tracer))
+}
+
+/// How long one ping takes.
+fn ping(scene: &mut Scene) -> Duration {
+    let begin = Instant::now();
+    let ping = scene.link.call(Request::Ping);
+    let reply = scene.link.answer(ping).reply;
+    assert!(matches!(reply, Reply::Pong { .. }), "{reply:?}");
+    begin.elapsed()
+}
+
+/// Ends a bomb and pings meanwhile: every ping is answered. How soon is reported beside what it
+/// took before the kill, because a thousand sessions leave little of the processors to anybody.
+fn end_and_ping(scene: &mut Scene, running: &Running) -> Ending {
+    let controls = (0..CONTROLS).map(|_| ping(scene)).max();
+    let control = controls.unwrap_or_default();
+    let session = running.session;
+    let kill = scene.link.ask_kill(session, libc::SIGKILL, Duration::ZERO);
+    let mut pings = Vec::new();
+    while !scene.link.has_answer(kill) {
+        pings.push(ping(scene));
+        assert!(pings.len() < 1_000_000, "the kill is never answered");
+    }
+    let ending = scene.link.ended(kill, ANSWER);
+    pings.sort_unstable();
+    let most = pings.get(pings.len() * 99 / 100).copied();
+    let (most, slowest) = (most.unwrap_or_default(), pings.last());
+    let line = format!(
+        "a bomb of a thousand at {:?}: {:?} in {:?}, {} rounds, {} pings, 99% within {most:?}, \
+         the slowest {slowest:?}; before the kill {control:?}",
+        scene.level,
+        ending.verdict,
+        Duration::from(ending.took),
+        ending.rounds,
+        pings.len(),
+    );
+    report(&line);
+    ending
+}
+
+#[test]
+fn bomb_of_a_thousand_sessions_is_all_gone_in_a_cgroup_and_in_a_namespace() {
+    let _alone = alone();
+    for (level, user) in [(Level::Cgroup, BOMBED), (Level::Namespace, BOMBED + 1)] {
+        let Some((mut scene, running, mut tracer)) = thousand(level, user) else {
+            continue;
+        };
+        let ending = end_and_ping(&mut scene, &running);
+        scene.assert_all_gone(&ending, "the bomb");
+        assert!(!tracer.is_held(), "somebody of the bomb lives at {level:?}");
+        scene.link.close(running.session);
+        scene.link.assert_idle();
+        scene.assert_no_leaf();
+        scene.assert_serves();
+    }
+}
+
+#[test]
+fn bomb_of_a_thousand_sessions_is_all_gone_in_a_tree_or_said_to_be_too_fast() {
+    let _alone = alone();
+    let Some((mut scene, running, mut tracer)) = thousand(Level::Tree, BOMBED + 2) else {
+        return;
+    };
+    let ending = end_and_ping(&mut scene, &running);
+    assert!(Duration::from(ending.took) < HARD, "{ending:?}");
+    match ending.verdict {
+        Verdict::AllGone => assert!(!tracer.is_held(), "somebody of the bomb lives"),
+        Verdict::Incomplete => {
+            let is_said = |why| matches!(why, Why::ForkRate | Why::Dying | Why::Uninterruptible);
+            let are_said = ending.survivors.iter().all(|one| is_said(one.why));
+            assert!(are_said, "{ending:?}");
+        }
+    }
+    scene.link.close(running.session);
+    // Whoever is left is killed again and again, and the bomb ends by itself.
+    tracer.wait_for_end(OFF);
+    scene.assert_serves();
+    drop(scene);
+}
+
+#[test]
+fn bomb_of_a_thousand_sessions_goes_with_its_killed_helper() {
+    let _alone = alone();
+    for (level, user) in [(Level::Cgroup, BOMBED + 3), (Level::Namespace, BOMBED + 4)] {
+        let Some((mut scene, running, mut tracer)) = thousand(level, user) else {
+            continue;
+        };
+        let keeper = scene.link.keeper_of(&running);
+        scene.link.kill_helper();
+        scene.link.wait_for_death();
+        tracer.wait_for_end(OFF);
+        keeper.wait_for_death(OFF);
+        scene.assert_no_leaf();
+    }
+}
+
+#[test]
+fn bomb_of_a_thousand_sessions_goes_with_its_killed_keeper() {
+    let _alone = alone();
+    for (level, user) in [(Level::Cgroup, BOMBED + 5), (Level::Namespace, BOMBED + 6)] {
+        let Some((mut scene, running, mut tracer)) = thousand(level, user) else {
+            continue;
+        };
+        let end = scene.link.ask_end(running.session);
+        scene.link.keeper_of(&running).signal(libc::SIGKILL);
+        let ending = scene.link.ended(end, ANSWER);
+        assert_eq!(ending.verdict, Verdict::AllGone, "{level:?}: {ending:?}");
+        tracer.wait_for_end(DEATH);
+        scene.link.close(running.session);
+        scene.link.assert_idle();
+        scene.assert_no_leaf();
+    }
+}
+
+#[test]
+fn bomb_inside_one_session_is_all_gone_by_one_kill_each_time() {
+    let _alone = alone();
+    const USER: u32 = BOMBED + 10;
+    // One number for more of it: `FOSTER_TEST_MANY`.
+    let turns = std::env::var("FOSTER_TEST_MANY").ok();
+    let turns: u32 = turns.and_then(|text| text.parse().ok()).unwrap_or(10);
+    for (place, level) in LEVELS.into_iter().enumerate() {
+        let user = USER + u32::try_from(place).expect("four levels");
+        let scene = Scene::of_user(level, "a bomb in a session", user, &["nproc=60"]);
+        let Some(mut scene) = scene else { continue };
+        for turn in 0..turns {
+            let spec = scene.stage.fixture("bombs-with-sessions", &["inside"]);
+            let (running, mut tracer) = scene.spawn(spec);
+            assert_eq!(tracer.line(), "full");
+            let session = running.session;
+            let kill = scene.link.ask_kill(session, libc::SIGKILL, Duration::ZERO);
+            let ending = scene.link.ended(kill, ANSWER);
+            scene.assert_all_gone(&ending, &format!("turn {turn}"));
+            assert!(
+                !tracer.is_held(),
+                "turn {turn}: somebody lives at {level:?}"
+            );
+            scene.link.close(session);
+        }
+        scene.link.assert_idle();
+    }
+}
