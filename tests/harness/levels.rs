@@ -43,7 +43,7 @@ pub fn proof_of_level() -> Proof {
 #[must_use]
 pub fn proof_of_keeper(level: Level) -> Proof {
     match level {
-        Level::Group => panic!("level group has no keepers"),
+        Level::Direct | Level::Group => panic!("a level without keepers"),
         Level::Tree | Level::Namespace => Proof::KeeperNoChildren,
         Level::Cgroup => Proof::CgroupUnpopulated,
     }
