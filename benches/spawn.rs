@@ -118,6 +118,7 @@ fn options() -> Outcome<Options> {
             "--level" => {
                 let word = args.next().ok_or("--level needs a level")?;
                 let level = match word.as_str() {
+                    "direct" => Level::Direct,
                     "group" => Level::Group,
                     "tree" => Level::Tree,
                     "cgroup" => Level::Cgroup,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use foster_protocol::{Containment, Ending, Exit, Target};
 
 use crate::error::Result;
+use crate::notice::Notice;
 use crate::output::{Output, capture};
 use crate::session::Session;
 
@@ -47,8 +48,8 @@ impl Child {
         }
     }
 
-    /// Returns the leader's process id. It says who was meant; it is never a licence to
-    /// signal.
+    /// Returns the leader's process id; 0 where it is not known. It says who was meant; it is
+    /// never a licence to signal.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.session.pid().0.unsigned_abs()
@@ -58,6 +59,13 @@ impl Child {
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Returns what there is to tell whoever sees the command's result: the last of what has
+    /// become of its supervision, and none where all is well.
+    #[must_use]
+    pub fn notice(&self) -> Option<Notice> {
+        self.session.notice()
     }
 
     /// Returns what contains the command.
@@ -122,8 +130,10 @@ impl Child {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let captured = capture(&self.session, stdout, stderr, self.drain)?;
+        let status = self.wait()?;
         Ok(Output {
-            status: self.wait()?,
+            status,
+            notice: self.notice(),
             stdout: captured.stdout,
             stderr: captured.stderr,
             still_open: captured.still_open,

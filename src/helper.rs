@@ -11,7 +11,7 @@ use foster_protocol::{
 };
 
 use crate::connection::{Connection, Refusal};
-use crate::error::{During, Error, Loss, Repr, Result};
+use crate::error::{During, Error, ErrorKind, Loss, Repr, Result};
 use crate::launch::{HelperBuilder, HelperProcess, Origin};
 use crate::watch;
 
@@ -268,9 +268,25 @@ impl Helper {
         &self.inner.connection
     }
 
-    /// Asks and waits for the answer. A refusal is an error.
-    pub(crate) fn ask(&self, request: Request, during: During) -> Result<Reply> {
-        self.ask_until(request, during, None)
+    /// Asks and waits for the answer for a time. A silence leaves as much unknown as a loss.
+    pub(crate) fn ask_within(
+        &self,
+        request: Request,
+        during: During,
+        limit: Duration,
+    ) -> Result<Reply> {
+        let deadline = Instant::now().checked_add(limit);
+        match self.ask_until(request, during, deadline) {
+            Err(error) if error.kind() == ErrorKind::HelperSilent && during != During::Request => {
+                Err(Error::lost(during, Loss::Silent(limit)))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// How long an answer may take that the helper gives at once.
+    pub(crate) fn limit(&self) -> Duration {
+        self.inner.origin.timeout
     }
 
     /// Asks for something that the helper answers at once.
@@ -279,6 +295,7 @@ impl Helper {
         self.ask_until(request, During::Request, deadline)
     }
 
+    /// Asks and waits for the answer. A refusal is an error.
     fn ask_until(
         &self,
         request: Request,

@@ -82,6 +82,10 @@
 //! [`Helper::global`] launches a new helper at the next use, and [`Helper::relaunch`] at once;
 //! nothing is run twice.
 //!
+//! A host that must not fail for want of a helper uses a [`Spawner`]: it launches a lost one
+//! once more, and then runs a command itself, at [`Level::Direct`], or refuses it. What has
+//! become of a command's supervision is told by a [`Notice`].
+//!
 //! # Platform
 //!
 //! Linux.
@@ -92,16 +96,20 @@ pub mod cli;
 mod command;
 mod connection;
 pub mod contain;
+mod direct;
 mod error;
+mod gate;
 mod helper;
 pub mod identity;
 mod init;
 mod launch;
+mod notice;
 mod output;
 mod parent;
 #[cfg(feature = "registry")]
 pub mod registry;
 mod session;
+mod spawner;
 mod stdio;
 pub mod supervised;
 mod sweep;
@@ -118,12 +126,15 @@ pub use foster_protocol::{
     Peaks, Pid, Proof, RecordError, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step,
     Survivor, Target, Usage, Verdict, Why,
 };
+pub use gate::Gate;
 pub use helper::{Helper, Listing};
 #[cfg(feature = "embedded-helper")]
 pub use init::init;
 pub use launch::HelperBuilder;
+pub use notice::Notice;
 pub use output::Output;
 pub use session::Session;
+pub use spawner::{Fallback, Spawner};
 pub use stdio::Stdio;
 pub use sweep::{Fate, Found, Refusal, Refused, Sweep, Swept, SweptInstance, sweep};
 

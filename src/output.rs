@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags};
 
 use crate::connection::{poll_until, time_left};
 use crate::error::{Error, Result};
+use crate::notice::Notice;
 use crate::session::Session;
 
 /// How much is read at a time: what a pipe holds by default (`pipe(7)`).
@@ -38,6 +39,8 @@ pub struct Output {
     /// Whether an output was still open at the end: a member of the tree held it longer than
     /// the drain lasts, and may have had more to say.
     pub still_open: bool,
+    /// What there is to tell beside the result; see [`Child::notice`](crate::Child::notice).
+    pub notice: Option<Notice>,
 }
 
 impl From<Output> for process::Output {
@@ -128,10 +131,11 @@ fn watch(
                 .map(|pidfd| PollFd::new(pidfd, PollFlags::POLLIN)),
         );
         // Only a hangup is reported: what the helper says is read by whoever waits for it.
-        polled.push(PollFd::new(
-            session.connection().as_fd(),
-            PollFlags::empty(),
-        ));
+        polled.extend(
+            session
+                .supervisor()
+                .map(|socket| PollFd::new(socket, PollFlags::empty())),
+        );
     }
     poll_until(&mut polled, limit)
         .map_err(|error| Error::system("outputs cannot be waited for", error))?;

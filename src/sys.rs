@@ -1,8 +1,13 @@
 #![expect(unsafe_code, reason = "system calls that neither std nor nix offers")]
 //! System calls that neither std nor nix offers.
 //!
-//! Each wrapper is one call and names it. Nothing here decides, waits, keeps a number or
-//! signals by number.
+//! Each wrapper is one call and names it. Nothing here decides, waits or keeps a number, and
+//! only [`kill_group`] and [`kill_process`] signal by number.
+
+mod child;
+mod exit;
+mod orders;
+mod raw;
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,6 +17,10 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+
+pub(crate) use child::start;
+pub(crate) use exit::{Exited, Who, look, reap};
+pub(crate) use orders::{Orders, Progress, Strings, Wire};
 
 /// The flag that sends to the whole process group of the pidfd's process (Linux 6.9).
 const PROCESS_GROUP: libc::c_uint = 1 << 2;
@@ -51,6 +60,59 @@ pub(crate) fn signal_whole_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Resu
 /// `ESRCH` where it is gone; otherwise what the kernel says.
 pub(crate) fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     signal_pidfd(pidfd, signal, 0)
+}
+
+/// Signals the process group of a pidfd's process, and nobody where the kernel does not know
+/// the flag (`pidfd_send_signal(2)`).
+///
+/// # Errors
+///
+/// `EINVAL` where the kernel does not know the flag, `ENOSYS` where it has no pidfds, `ESRCH`
+/// where nobody is left; otherwise what the kernel says.
+pub(crate) fn signal_group_strictly(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    signal_pidfd(pidfd, signal, PROCESS_GROUP)
+}
+
+/// Signals the process group of a leader by its number (`kill(2)`). The caller holds the leader
+/// unreaped and has checked the number.
+///
+/// # Errors
+///
+/// `ESRCH` where there is no such group; otherwise what the kernel says.
+pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes two integers.
+    let code = unsafe { libc::kill(-leader, signal) };
+    if code < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Signals one process by its number (`kill(2)`). The caller holds it unreaped and has checked
+/// the number.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub(crate) fn kill_process(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes two integers.
+    let code = unsafe { libc::kill(pid, signal) };
+    if code < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// The first descriptor number that cannot be open (`sysconf(3)`), bounded for those who close
+/// one after the other.
+pub(crate) fn open_max() -> i32 {
+    /// The most descriptors that a process has by the kernel's own default (`fs.nr_open`).
+    const MOST: libc::c_long = 1 << 20;
+    // SAFETY: the call takes an integer.
+    let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
+    i32::try_from(if most < 0 { MOST } else { most.min(MOST) }).unwrap_or(i32::MAX)
 }
 
 fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: i32, flags: libc::c_uint) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! Numbers that mean something have their own type. OS strings are bytes; durations are
 //! whole microseconds. Nothing here does I/O or allocates beyond what it holds.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
@@ -113,8 +114,9 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-/// How far the members of a session are contained. Each level includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// How far the members of a session are contained. Each level includes those before it;
+/// `Direct` is below all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
 pub enum Level {
     /// The helper is the leader's parent; everything that stays in its session is reached.
@@ -125,6 +127,35 @@ pub enum Level {
     Cgroup,
     /// A pid namespace of its own.
     Namespace,
+    /// No helper: the host itself is the leader's parent, and nothing is ended by its death.
+    /// No helper offers it, and one that is asked for it gives at least `Group`.
+    Direct,
+}
+
+impl Level {
+    /// Its place among the levels, the weakest first.
+    fn rank(self) -> u8 {
+        match self {
+            Level::Direct => 0,
+            Level::Group => 1,
+            Level::Tree => 2,
+            Level::Cgroup => 3,
+            Level::Namespace => 4,
+        }
+    }
+}
+
+impl PartialOrd for Level {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Level {
+    /// The stronger one is the greater one.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
 }
 
 /// The level that a spawn asks for.

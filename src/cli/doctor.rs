@@ -239,6 +239,7 @@ fn row(capabilities: &Capabilities, level: Level) -> Row {
 /// What a level does here, or would do if it could be had.
 fn guarantee(level: Level, capabilities: &Capabilities) -> &'static str {
     match level {
+        Level::Direct => "ends the command's process group, and nothing when its host is killed",
         Level::Group if !capabilities.pidfd => {
             "ends the command's process group; who leaves it may live on"
         }

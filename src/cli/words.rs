@@ -144,6 +144,7 @@ pub(crate) fn contained(containment: &Containment, capabilities: Option<&Capabil
 /// The level's word.
 pub(crate) fn level(level: Level) -> &'static str {
     match level {
+        Level::Direct => "direct",
         Level::Group => "group",
         Level::Tree => "tree",
         Level::Cgroup => "cgroup",

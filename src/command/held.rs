@@ -10,7 +10,7 @@ use super::size::Size;
 use crate::connection::{Refusal, Ticket};
 use crate::error::{During, Error, Repr, Result, Subject, spawn_failed};
 use crate::helper::Helper;
-use crate::session::Session;
+use crate::session::Helped;
 
 /// A command that exists, contained, and whose program does not run before it is let go. Dropping
 /// it ends the session, so that a program that was not let go never runs.
@@ -18,19 +18,18 @@ use crate::session::Session;
 pub(crate) struct Held<'a> {
     command: &'a Command,
     size: Size,
-    session: Session,
+    session: Helped,
 }
 
 impl Command {
     /// Spawns the command up to its gate, within this time.
     pub(crate) fn spawn_held(&self, helper: &Helper, limit: Duration) -> Result<Held<'_>> {
         let Plan {
-            mut spec,
+            spec,
             descriptors,
             ends: _no_pipes,
             size,
-        } = self.plan(Defaults::Inherit)?;
-        spec.gated = true;
+        } = self.plan(Defaults::Inherit, true)?;
         let connection = helper.connection();
         let (id, ticket) = match connection.spawn(spec, descriptors) {
             Ok(sent) => sent,
@@ -40,7 +39,7 @@ impl Command {
             Ok(Some(Reply::Prepared {
                 pid, containment, ..
             })) => {
-                let session = Session::new(helper.clone(), id, pid, containment);
+                let session = Helped::new(helper.clone(), id, pid, containment);
                 return Ok(Held {
                     command: self,
                     size,
@@ -63,7 +62,7 @@ impl Command {
 
 impl Held<'_> {
     /// The session.
-    pub(crate) fn session(&self) -> &Session {
+    pub(crate) fn session(&self) -> &Helped {
         &self.session
     }
 

@@ -17,8 +17,10 @@ use foster_protocol::{Level, LevelChoice, Micros};
 
 use environment::Environment;
 pub(crate) use held::Held;
+pub(crate) use plan::Defaults;
 use plan::Options;
 pub(crate) use size::{Item, Largest, Size};
+pub(crate) use spawn::{Failure, How, Made};
 
 use crate::helper::Helper;
 use crate::identity::Markers;

@@ -34,7 +34,7 @@ pub(super) struct Options {
 
 /// What a stream is connected to where the command does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Defaults {
+pub(crate) enum Defaults {
     /// All three are inherited.
     Inherit,
     /// No input, and both outputs through pipes.
@@ -52,10 +52,10 @@ pub(super) struct Plan {
 
 /// This side's ends of the pipes.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
-    pub(super) stdin: Option<ChildStdin>,
-    pub(super) stdout: Option<ChildStdout>,
-    pub(super) stderr: Option<ChildStderr>,
+pub(crate) struct Ends {
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
 }
 
 /// Descriptors that travel with the request.
@@ -82,7 +82,7 @@ impl Passed {
 
 impl Command {
     /// What the spawn is about, for its errors.
-    pub(super) fn subject(&self) -> Subject<'_> {
+    pub(crate) fn subject(&self) -> Subject<'_> {
         Subject {
             program: Path::new(&self.program),
             directory: self.directory.as_deref(),
@@ -90,7 +90,7 @@ impl Command {
     }
 
     /// Makes everything that one attempt to spawn needs.
-    pub(super) fn plan(&self, defaults: Defaults) -> Result<Plan> {
+    pub(super) fn plan(&self, defaults: Defaults, gated: bool) -> Result<Plan> {
         let mut size = Size::new();
         let program = checked(|| Item::Program, bytes(&self.program))?;
         let args = self.all_args(&mut size)?;
@@ -137,7 +137,7 @@ impl Command {
             first_signal: options.first_signal,
             grace: Micros::from(self.grace),
             detachable: self.detachable,
-            gated: false,
+            gated,
             label: checked(|| Item::Label, bytes(&self.label))?,
         };
         Ok(Plan {

@@ -1,24 +1,48 @@
 //! Sending a spawn and taking its answer.
 
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
-use foster_protocol::{EncodeError, MAX_DESCRIPTORS, Reply};
+use foster_protocol::{EncodeError, Level, LevelChoice, MAX_DESCRIPTORS, Reject, Reply};
 
 use super::Command;
-use super::plan::{Defaults, Plan};
+use super::plan::{Defaults, Ends, Plan};
+use super::size::Size;
 use crate::child::Child;
 use crate::connection::Refusal;
+use crate::direct;
 use crate::error::{During, Error, Loss, Repr, Result, spawn_failed};
+use crate::gate::Gate;
 use crate::helper::Helper;
+use crate::notice::Notice;
 use crate::output::Output;
-use crate::session::Session;
+use crate::session::{Helped, Session};
 
 /// Why an attempt did not give a child.
-enum Failure {
-    /// Not a byte of the request had left, so the command can be spawned again.
+pub(crate) enum Failure {
+    /// The command has surely not run: not a byte of the request had left, or its gate was
+    /// never opened. It can be spawned again.
     Unsent(Loss),
+    /// The request was sent, and it is not known whether the command runs.
+    Unanswered(Loss),
     /// Anything else.
     Final(Error),
+}
+
+/// How a command is spawned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) defaults: Defaults,
+    /// Whether it waits at its gate.
+    pub(crate) gated: bool,
+    /// How long the helper's answer may take; none is for ever.
+    pub(crate) within: Option<Duration>,
+}
+
+/// A child whose program runs, or waits at its gate, and what an error of it would be about.
+pub(crate) struct Made {
+    pub(crate) child: Child,
+    pub(crate) size: Size,
 }
 
 impl From<Error> for Failure {
@@ -31,7 +55,18 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Unsent(loss) => Error::lost(During::Unsent, loss),
+            Failure::Unanswered(loss) => Error::lost(During::Spawn, loss),
             Failure::Final(error) => error,
+        }
+    }
+}
+
+impl How {
+    fn plainly(defaults: Defaults) -> Self {
+        Self {
+            defaults,
+            gated: false,
+            within: None,
         }
     }
 }
@@ -79,76 +114,166 @@ impl Command {
         child.wait()
     }
 
+    /// Spawns the command and holds it before its program: the process is there, with its
+    /// number, its descriptors and its credentials, and executes nothing until
+    /// [`Gate::open`].
+    ///
+    /// So a host can put what guards the command in place first: a row in a registry, a
+    /// cgroup, a tracer. Where the gate is dropped, or this process or the helper dies, the
+    /// program never runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn), of everything but the program itself. The command did not
+    /// run.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> foster::Result<()> {
+    /// let gate = foster::Command::new("make").gated()?;
+    /// println!("process {} is about to run", gate.pid());
+    /// let status = gate.open()?.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn gated(&mut self) -> Result<Gate> {
+        let how = How {
+            gated: true,
+            ..How::plainly(Defaults::Inherit)
+        };
+        Ok(Gate::new(self, self.make(how)?, None))
+    }
+
     fn spawn_with(&self, defaults: Defaults) -> Result<Child> {
-        if let Some(helper) = &self.helper {
-            return Ok(self.attempt(helper, defaults)?);
+        Ok(self.make(How::plainly(defaults))?.child)
+    }
+
+    fn make(&self, how: How) -> Result<Made> {
+        if self.is_direct() {
+            return self.make_direct(how, None);
         }
-        match self.attempt(&Helper::global()?, defaults) {
+        if let Some(helper) = &self.helper {
+            return Ok(self.attempt(helper, how)?);
+        }
+        match self.attempt(&Helper::global()?, how) {
             Err(Failure::Unsent(loss)) => {
                 tracing::debug!(%loss, "spawn was not sent; trying once more");
-                Ok(self.attempt(&Helper::global()?, defaults)?)
+                Ok(self.attempt(&Helper::global()?, how)?)
             }
             outcome => Ok(outcome?),
         }
     }
 
-    fn attempt(&self, helper: &Helper, defaults: Defaults) -> std::result::Result<Child, Failure> {
+    /// Whether the command is to be run without a helper.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.level == Some(LevelChoice::Exactly(Level::Direct))
+    }
+
+    /// Whether the command may be run without a helper.
+    pub(crate) fn may_be_direct(&self) -> bool {
+        self.require.is_none_or(|level| level == Level::Direct)
+    }
+
+    /// Spawns without a helper. `notice` says why, where that was not meant so.
+    pub(crate) fn make_direct(&self, how: How, notice: Option<Notice>) -> Result<Made> {
+        if let Some(level) = self.require.filter(|_| !self.may_be_direct()) {
+            let errno = libc::ENOSYS;
+            return Err(Repr::Refused(Reject::LevelUnavailable { level, errno }).into());
+        }
+        let plan = self.plan(how.defaults, how.gated)?;
+        let session = match direct::spawn(plan.spec, plan.descriptors) {
+            Ok(session) => session,
+            Err(refusal) => return Err(refusal.into_error(&self.subject(), &plan.size)),
+        };
+        tracing::debug!(pid = session.pid().0, "spawned without a helper");
+        let session = Session::direct(session, notice);
+        Ok(self.made(session, plan.ends, plan.size))
+    }
+
+    fn made(&self, session: Session, ends: Ends, size: Size) -> Made {
+        let child = Child::new(session, ends.stdin, ends.stdout, ends.stderr, self.drain);
+        Made { child, size }
+    }
+
+    /// A child of which nothing is known, since the helper did not say.
+    pub(crate) fn unknown(&self, loss: Loss) -> Child {
+        Child::new(Session::unknown(loss), None, None, None, self.drain)
+    }
+
+    /// Spawns through a helper, once.
+    pub(crate) fn attempt(&self, helper: &Helper, how: How) -> std::result::Result<Made, Failure> {
         let Plan {
             spec,
             descriptors,
             ends,
             size,
-        } = self.plan(defaults)?;
+        } = self.plan(how.defaults, how.gated)?;
         let connection = helper.connection();
         let count = descriptors.len();
         let (id, ticket) = match connection.spawn(spec, descriptors) {
             Ok(sent) => sent,
-            Err(Refusal::Lost(loss)) => return Err(Failure::Unsent(loss)),
-            Err(Refusal::Encode(EncodeError::TooManyDescriptors { .. })) => {
-                return Err(Error::from(Repr::TooManyDescriptors {
-                    count,
-                    limit: MAX_DESCRIPTORS,
-                })
-                .into());
-            }
-            Err(Refusal::Encode(EncodeError::TooLong { length })) => {
-                return Err(Error::from(Repr::RequestTooLarge {
-                    length,
-                    largest: size.largest,
-                })
-                .into());
-            }
+            Err(refusal) => return Err(unsendable(refusal, count, &size)),
         };
-        let answer = ticket.wait(None);
-        let error = match answer {
-            Ok(Some(Reply::Spawned {
-                pid, containment, ..
-            })) => {
-                let session = Session::new(helper.clone(), id, pid, containment);
+        let until = how
+            .within
+            .and_then(|within| Instant::now().checked_add(within));
+        let failure = match ticket.wait(until) {
+            Ok(Some(
+                Reply::Spawned {
+                    pid, containment, ..
+                }
+                | Reply::Prepared {
+                    pid, containment, ..
+                },
+            )) => {
+                let session = Helped::new(helper.clone(), id, pid, containment);
                 tracing::debug!(session = id.0, pid = pid.0, "spawned");
-                return Ok(Child::new(
-                    session,
-                    ends.stdin,
-                    ends.stdout,
-                    ends.stderr,
-                    self.drain,
-                ));
+                return Ok(self.made(Session::helped(session), ends, size));
             }
             Ok(Some(Reply::SpawnFailed { step, errno })) => {
                 // The helper keeps a record of a failed session until it is closed.
                 connection.close(id, false);
-                spawn_failed(&self.subject(), &size, step, errno)
+                spawn_failed(&self.subject(), &size, step, errno).into()
             }
-            Ok(Some(Reply::Rejected { reason })) => Error::rejected(reason),
-            Ok(Some(_) | None) => Error::lost(During::Spawn, connection.breach()),
-            Err(loss) if ticket.is_unsent() => {
-                connection.lock().forget(id);
-                return Err(Failure::Unsent(loss));
+            Ok(Some(Reply::Rejected { reason })) => Error::rejected(reason).into(),
+            Ok(None) => {
+                // The helper reads this right behind the spawn, whenever that is: what it
+                // starts late, it ends.
+                connection.close(id, false);
+                sent(how, Loss::Silent(how.within.unwrap_or_default()))
             }
-            Err(loss) => Error::lost(During::Spawn, loss),
+            Ok(Some(_)) => sent(how, connection.breach()),
+            Err(loss) if ticket.is_unsent() => Failure::Unsent(loss),
+            Err(loss) => sent(how, loss),
         };
         connection.lock().forget(id);
-        tracing::debug!(session = id.0, %error, "spawn failed");
-        Err(error.into())
+        tracing::debug!(session = id.0, "spawn failed");
+        Err(failure)
     }
+}
+
+/// The failure of a spawn that was sent and not answered. A gate that nobody has opened runs
+/// nothing.
+fn sent(how: How, loss: Loss) -> Failure {
+    if how.gated {
+        Failure::Unsent(loss)
+    } else {
+        Failure::Unanswered(loss)
+    }
+}
+
+fn unsendable(refusal: Refusal, count: usize, size: &Size) -> Failure {
+    let repr = match refusal {
+        Refusal::Lost(loss) => return Failure::Unsent(loss),
+        Refusal::Encode(EncodeError::TooManyDescriptors { .. }) => Repr::TooManyDescriptors {
+            count,
+            limit: MAX_DESCRIPTORS,
+        },
+        Refusal::Encode(EncodeError::TooLong { length }) => Repr::RequestTooLarge {
+            length,
+            largest: size.largest.clone(),
+        },
+    };
+    Error::from(repr).into()
 }

@@ -8,7 +8,9 @@ use super::plan::{Defaults, Plan};
 use super::*;
 
 fn plan(command: &Command) -> Plan {
-    command.plan(Defaults::Capture).expect("it can be planned")
+    command
+        .plan(Defaults::Capture, false)
+        .expect("it can be planned")
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_nul_anywhere_is_invalid_input() {
         let mut command = Command::new("prog");
         change(&mut command);
         command
-            .plan(Defaults::Inherit)
+            .plan(Defaults::Inherit, false)
             .expect_err("it holds a NUL")
             .to_string()
     };

@@ -202,7 +202,7 @@ impl State {
             Some(Slot::Call(place)) => *place = Some(reply),
             Some(Slot::Spawn(session, place)) => {
                 let session = *session;
-                if let Reply::Spawned { attached, .. } = &reply
+                if let Reply::Prepared { attached, .. } | Reply::Spawned { attached, .. } = &reply
                     && let Some(record) = self.sessions.get_mut(&session)
                 {
                     // Without them (no such kernel, or lost on the way) the session works all

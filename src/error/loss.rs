@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foster_protocol::FrameError;
 use thiserror::Error;
@@ -24,6 +25,9 @@ pub(crate) enum Loss {
     /// The helper sent a body that is no reply.
     #[error("helper broke the protocol")]
     Decode(#[source] Arc<foster_protocol::DecodeError>),
+    /// The helper did not answer in time, and was given up for this session.
+    #[error("helper did not answer within {0:?}")]
+    Silent(Duration),
     /// The helper sent a reply that does not answer its request.
     #[error("helper sent a reply that does not answer its request")]
     Unexpected,

@@ -13,6 +13,8 @@ use std::io;
 
 use foster_protocol::{Reject, Step};
 
+use crate::notice::Notice;
+
 pub(crate) use loss::{During, Loss};
 pub(crate) use repr::{Attempt, Repr};
 pub(crate) use spawn::{Subject, directory, spawn_failed};
@@ -46,7 +48,8 @@ pub enum ErrorKind {
     HelperLost,
     /// The helper was lost before the spawn's answer: the command may have run.
     SpawnFateUnknown,
-    /// The helper was lost before the leader's exit.
+    /// The helper was lost before the leader's exit; or, without a helper, something else in
+    /// this process collected it.
     ExitUnknown,
     /// The helper was lost before the end of the tree was confirmed.
     EndUnknown,
@@ -85,6 +88,35 @@ impl Error {
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.errno()
+    }
+
+    /// Returns what there is to tell whoever would have seen the command's result, where the
+    /// error says that something about it is not known.
+    #[must_use]
+    pub fn notice(&self) -> Option<Notice> {
+        match self.kind() {
+            ErrorKind::SpawnFateUnknown => Some(Notice::StartUnknown),
+            ErrorKind::ExitUnknown => Some(Notice::ExitUnknown),
+            ErrorKind::EndUnknown => Some(Notice::EndUnconfirmed),
+            ErrorKind::ReleaseFateUnknown => Some(Notice::ReleaseUnknown),
+            ErrorKind::NoHelper
+            | ErrorKind::HelperExited
+            | ErrorKind::HelperSilent
+            | ErrorKind::VersionMismatch
+            | ErrorKind::BuildMismatch
+            | ErrorKind::ThreadsPresent
+            | ErrorKind::HelperLost
+            | ErrorKind::ProgramNotFound
+            | ErrorKind::ProgramNotExecutable
+            | ErrorKind::Interpreter
+            | ErrorKind::Directory
+            | ErrorKind::SpawnFailed
+            | ErrorKind::EndedEarly
+            | ErrorKind::Rejected
+            | ErrorKind::TooLarge
+            | ErrorKind::InvalidInput
+            | ErrorKind::System => None,
+        }
     }
 
     /// Returns the step at which a spawn failed.

@@ -116,6 +116,7 @@ fn state_name(state: StateName) -> &'static str {
 
 fn level_name(level: Level) -> &'static str {
     match level {
+        Level::Direct => "direct",
         Level::Group => "group",
         Level::Tree => "tree",
         Level::Cgroup => "cgroup",

@@ -74,6 +74,15 @@ pub(crate) enum Repr {
     EndedEarly { program: PathBuf },
     #[error("helper refused: {}", reason(.0))]
     Rejected(Reject),
+    #[error("refused: {}", reason(.0))]
+    Refused(Reject),
+    #[error("something else in this process collected the command's exit; its status is unknown")]
+    Stolen,
+    #[error(
+        "session is supervised by nobody here: its thread has failed, or belongs to the process \
+         that this one was forked from"
+    )]
+    Unsupervised,
     #[error("{what} is {length} bytes long, above the limit of {MAX_STRING}")]
     StringTooLong { what: Item, length: usize },
     #[error("spawn request of {length} bytes is above the limit of {MAX_BODY}; largest: {largest}")]
@@ -140,7 +149,9 @@ impl Repr {
             Repr::Rejected(Reject::StringWithNul { .. }) | Repr::Nul { .. } => {
                 ErrorKind::InvalidInput
             }
-            Repr::Rejected(_) => ErrorKind::Rejected,
+            Repr::Rejected(_) | Repr::Refused(_) => ErrorKind::Rejected,
+            Repr::Stolen => ErrorKind::ExitUnknown,
+            Repr::Unsupervised => ErrorKind::EndUnknown,
             Repr::System { .. } => ErrorKind::System,
         }
     }
@@ -164,6 +175,9 @@ impl Repr {
             | Repr::Lost { .. }
             | Repr::EndedEarly { .. }
             | Repr::Rejected(_)
+            | Repr::Refused(_)
+            | Repr::Stolen
+            | Repr::Unsupervised
             | Repr::StringTooLong { .. }
             | Repr::RequestTooLarge { .. }
             | Repr::TooManyDescriptors { .. }
@@ -217,6 +231,9 @@ impl Repr {
             | Repr::Threads { .. }
             | Repr::Lost { .. }
             | Repr::Rejected(_)
+            | Repr::Refused(_)
+            | Repr::Stolen
+            | Repr::Unsupervised
             | Repr::StringTooLong { .. }
             | Repr::RequestTooLarge { .. }
             | Repr::TooManyDescriptors { .. }
@@ -227,7 +244,7 @@ impl Repr {
     }
 
     pub(super) fn rejection(&self) -> Option<&Reject> {
-        if let Repr::Rejected(reason) = self {
+        if let Repr::Rejected(reason) | Repr::Refused(reason) = self {
             Some(reason)
         } else {
             None

@@ -284,6 +284,7 @@ fn no_hello(loss: Loss, path: &Path, process: &mut HelperProcess) -> Error {
         Loss::Socket(_)
         | Loss::Frame(_)
         | Loss::Decode(_)
+        | Loss::Silent(_)
         | Loss::Unexpected
         | Loss::ShutDown
         | Loss::Forked => Repr::NoProtocol { path, source: loss },

@@ -28,6 +28,7 @@ pub fn level() -> Level {
 #[must_use]
 pub fn proof_of_level() -> Proof {
     match level() {
+        Level::Direct => Proof::SessionScanEmpty,
         Level::Group => Proof::NoOrphans,
         Level::Tree | Level::Cgroup | Level::Namespace => proof_of_keeper(level()),
     }
@@ -42,7 +43,7 @@ pub fn proof_of_level() -> Proof {
 #[must_use]
 pub fn proof_of_keeper(level: Level) -> Proof {
     match level {
-        Level::Group => panic!("level group has no keepers"),
+        Level::Direct | Level::Group => panic!("a level without keepers"),
         Level::Tree | Level::Namespace => Proof::KeeperNoChildren,
         Level::Cgroup => Proof::CgroupUnpopulated,
     }

@@ -54,11 +54,11 @@ fn is_inside(process: &mut Process, what: &str) -> bool {
 }
 
 /// Runs a fixture beside churning strangers.
-fn run_beside_strangers(stage: &Stage, what: &str, fixture: &str) -> Option<Churned> {
+fn run_beside_strangers(stage: &Stage, what: &str, fixture: &str, words: &str) -> Option<Churned> {
     let path = |name| places::fixture(name).display().to_string();
     let (churner, program) = (path("churns-strangers"), path(fixture));
     let script = format!(
-        "{churner} {STRANGERS} {LENGTH} & churner=$!; {program} {LENGTH} || exit 1; wait $churner"
+        "{churner} {STRANGERS} {LENGTH} & churner=$!; {program} {LENGTH} {words} || exit 1; wait $churner"
     );
     let finished = run_inside(stage, what, &script)?;
     assert!(finished.status.success(), "{finished:?}");
@@ -86,7 +86,7 @@ fn control_that_kills_by_number_hits_strangers() {
     let mut runs = Vec::new();
     for _ in 0..CONTROLS {
         let stage = Stage::new();
-        let run = run_beside_strangers(&stage, "the control of recycling", "kills-by-number");
+        let run = run_beside_strangers(&stage, "the control of recycling", "kills-by-number", "");
         let Some(run) = run else { return };
         if run.hits > 0 {
             return;
@@ -99,7 +99,18 @@ fn control_that_kills_by_number_hits_strangers() {
 #[test]
 fn no_stranger_is_signalled_while_process_ids_come_round_again() {
     let stage = Stage::new();
-    let run = run_beside_strangers(&stage, "recycling", "host-that-recycles");
+    let run = run_beside_strangers(&stage, "recycling", "host-that-recycles", "");
+    assert_nobody_hit(run);
+}
+
+#[test]
+fn no_stranger_is_signalled_by_a_host_without_a_helper_while_process_ids_come_round_again() {
+    let stage = Stage::new();
+    let run = run_beside_strangers(&stage, "recycling", "host-that-recycles", "direct");
+    assert_nobody_hit(run);
+}
+
+fn assert_nobody_hit(run: Option<Churned>) {
     let Some(run) = run else { return };
     assert_eq!(run.hits, 0, "{run:?}");
     // Every number came round several times, beside many ends.
@@ -110,7 +121,7 @@ fn no_stranger_is_signalled_while_process_ids_come_round_again() {
 #[test]
 fn sweep_signals_no_stranger_while_process_ids_come_round_again() {
     let stage = Stage::new();
-    let run = run_beside_strangers(&stage, "recycling and sweeps", "janitor-that-recycles");
+    let run = run_beside_strangers(&stage, "recycling and sweeps", "janitor-that-recycles", "");
     let Some(run) = run else { return };
     assert_eq!(run.hits, 0, "{run:?}");
     // Every number came round several times, beside many members that were found and ended.

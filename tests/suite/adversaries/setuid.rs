@@ -42,7 +42,7 @@ fn spawn(scene: &mut Scene, words: &str) -> Option<(Running, Tracer, Witness)> {
     let member = match scene.level {
         Level::Namespace => outer(&running, inner),
         // It lives for a minute from here, so that the number is its own.
-        Level::Group | Level::Tree | Level::Cgroup => Witness::of(inner),
+        Level::Direct | Level::Group | Level::Tree | Level::Cgroup => Witness::of(inner),
     };
     Some((running, tracer, member))
 }

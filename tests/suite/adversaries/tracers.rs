@@ -64,7 +64,7 @@ fn assert_outside_tracer_is_named(level: Level) {
     let tracer_pid = match level {
         // A number outside of its namespace is none that the keeper can know.
         Level::Namespace => 0,
-        Level::Group | Level::Tree | Level::Cgroup => own,
+        Level::Direct | Level::Group | Level::Tree | Level::Cgroup => own,
     };
     let why = Why::HeldByTracer {
         tracer: foster_protocol::Pid(tracer_pid),

@@ -96,6 +96,7 @@ pub(crate) fn levels() -> Vec<(&'static str, bool)> {
         .expect("the helper");
     let levels = helper.capabilities().levels.iter();
     let word = |level| match level {
+        foster::Level::Direct => "direct",
         foster::Level::Group => "group",
         foster::Level::Tree => "tree",
         foster::Level::Cgroup => "cgroup",

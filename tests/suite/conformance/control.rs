@@ -75,6 +75,21 @@ fn probe_lists_every_level_once_and_group_can_be_had() {
 }
 
 #[test]
+fn helper_that_is_asked_for_no_helper_gives_at_least_a_group() {
+    let stage = Stage::new();
+    let mut link = stage.link();
+    let spec = foster_protocol::Spec {
+        require: Some(Level::Direct),
+        ..foster_tests::at_level(Level::Direct, stage.sh("exit 3"))
+    };
+    let running = link.spawn(spec);
+    let (sessions, _) = link.list();
+    let levels: Vec<Level> = sessions.iter().map(|info| info.level).collect();
+    assert_eq!(levels, [Level::Group]);
+    assert_eq!(link.exit(running.session).status, 3 << 8);
+}
+
+#[test]
 fn shutdown_ends_every_session_says_farewell_and_exits_with_code_0() {
     let stage = Stage::new();
     let mut link = stage.link();

@@ -23,7 +23,7 @@ fn start(stage: &Stage, level: Level, how: &str) -> Option<Host> {
         return None;
     }
     let word = match level {
-        Level::Group => "group",
+        Level::Direct | Level::Group => "group",
         Level::Tree => "tree",
         Level::Cgroup | Level::Namespace => "cgroup",
     };

@@ -59,7 +59,7 @@ impl Cell {
             | (_, Event::AllThree) => false,
             (Level::Group, _) | (Level::Tree, Event::Keeper) => true,
             (Level::Tree, _) => count > 200,
-            (Level::Cgroup | Level::Namespace, _) => false,
+            (Level::Direct | Level::Cgroup | Level::Namespace, _) => false,
         };
         let weaker = match (self.event.is_told(), count > 200) {
             (true, false) => GONE_OR_NAMED,
@@ -274,6 +274,7 @@ fn settles(ground: &mut Ground) -> bool {
 /// A level as the page names it.
 pub(crate) fn level_name(level: Level) -> &'static str {
     match level {
+        Level::Direct => "direct",
         Level::Group => "group",
         Level::Tree => "tree",
         Level::Cgroup => "cgroup",

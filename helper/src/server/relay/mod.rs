@@ -190,7 +190,7 @@ impl Server {
     ) -> Result<(), Fault> {
         let (spec, frame) = match containment.level {
             Level::Namespace => (spec, frame),
-            Level::Group | Level::Tree | Level::Cgroup => {
+            Level::Direct | Level::Group | Level::Tree | Level::Cgroup => {
                 match self.hand_over(id, session, spec, frame, &containment)? {
                     Some(given_back) => given_back,
                     None => return Ok(()),

@@ -1,4 +1,4 @@
-//! A shareable handle on one session.
+//! A session of a helper, by the requests and replies of its connection.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,19 +8,22 @@ use foster_protocol::{
     Containment, Ending, Exit, How, Micros, Pid, Reply, Request, SessionId, Target,
 };
 
-use crate::connection::{Connection, Ended, Key, Record, Refusal, Standing};
+use nix::poll::{PollFd, PollFlags};
+
+use crate::connection::{Connection, Ended, Key, Record, Refusal, Standing, poll_until, time_left};
+use crate::direct::Failed;
 use crate::error::{During, Error, Loss, Result};
 use crate::helper::Helper;
 
-/// A handle on a session that can be cloned and shared between threads.
-///
-/// Every method takes `&self` and works while other threads wait. The session is closed when
-/// its [`Child`](crate::Child) is dropped: what was waited for by then still comes, and
-/// anything else is rejected.
+/// A handle on a helper's session. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Helped {
     inner: Arc<Inner>,
 }
+
+/// How long an ending may take beyond its grace and the time that any answer may: a helper
+/// gives KILL 5 seconds, after it has given a keeper that many.
+const END_LIMIT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 struct Inner {
@@ -31,7 +34,7 @@ struct Inner {
     pidfd: Option<Arc<OwnedFd>>,
 }
 
-impl Session {
+impl Helped {
     pub(crate) fn new(helper: Helper, id: SessionId, pid: Pid, containment: Containment) -> Self {
         let pidfd = helper
             .connection()
@@ -50,28 +53,24 @@ impl Session {
     }
 
     /// Returns the session's id.
-    #[must_use]
-    pub fn id(&self) -> SessionId {
+    pub(crate) fn id(&self) -> SessionId {
         self.inner.id
     }
 
     /// Returns the leader's process id. It says who was meant; it is never a licence to
     /// signal.
-    #[must_use]
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         self.inner.pid
     }
 
     /// Returns what contains the session.
-    #[must_use]
-    pub fn containment(&self) -> &Containment {
+    pub(crate) fn containment(&self) -> &Containment {
         &self.inner.containment
     }
 
     /// Returns a pidfd of the leader (`pidfd_open(2)`), where the kernel has pidfds and this
     /// process had room for it.
-    #[must_use]
-    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.pidfd.as_ref().map(|pidfd| pidfd.as_fd())
     }
 
@@ -80,8 +79,9 @@ impl Session {
     /// # Errors
     ///
     /// Rejected where the number is no signal or the session is past its end.
-    pub fn signal(&self, number: i32, to: Target) -> Result<u32> {
-        let reply = self.ask_kill(How::Signal { number, to }, During::Request)?;
+    pub(crate) fn signal(&self, number: i32, to: Target) -> Result<u32> {
+        let limit = self.inner.helper.limit();
+        let reply = self.ask_kill(How::Signal { number, to }, During::Request, limit)?;
         let Reply::Signalled { reached } = reply else {
             return Err(self.breach(During::Request));
         };
@@ -97,7 +97,7 @@ impl Session {
     /// # Errors
     ///
     /// Rejected where the session was released.
-    pub fn end(&self, first: i32, grace: Duration) -> Result<Ending> {
+    pub(crate) fn end(&self, first: i32, grace: Duration) -> Result<Ending> {
         if let Some(Ok(Ended::Ending(ending))) = self.known(|record| record.end.clone()) {
             return Ok(ending);
         }
@@ -105,7 +105,9 @@ impl Session {
             first,
             grace: Micros::from(grace),
         };
-        let Reply::Ended { ending } = self.ask_kill(how, During::End)? else {
+        let limit = self.inner.helper.limit();
+        let limit = limit.saturating_add(grace).saturating_add(END_LIMIT);
+        let Reply::Ended { ending } = self.ask_kill(how, During::End, limit)? else {
             return Err(self.breach(During::End));
         };
         self.connection()
@@ -118,16 +120,44 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ExitUnknown`](crate::ErrorKind::ExitUnknown) where the helper is lost before.
-    pub fn wait_exit(&self, timeout: Option<Duration>) -> Result<Option<Exit>> {
-        let id = self.id();
-        self.connection()
-            .wait(Key::Session(id), deadline(timeout), |state| {
-                state.record(id)?.exit.clone()
-            })
-            .map_err(|loss| Error::lost(During::Exit, loss))?
-            .transpose()
-            .map_err(Error::rejected)
+    /// [`ExitUnknown`](crate::ErrorKind::ExitUnknown) where the helper is lost before, or says
+    /// nothing for its time although the leader is dead.
+    pub(crate) fn wait_exit(&self, timeout: Option<Duration>) -> Result<Option<Exit>> {
+        let until = deadline(timeout);
+        let limit = self.inner.helper.limit();
+        // Whether the leader was dead already when the helper was last waited for.
+        let mut was_dead = false;
+        loop {
+            let turn = deadline(Some(limit));
+            let id = self.id();
+            let exit = self
+                .connection()
+                .wait(
+                    Key::Session(id),
+                    until.into_iter().chain(turn).min(),
+                    |state| state.record(id)?.exit.clone(),
+                )
+                .map_err(|loss| Error::lost(During::Exit, loss))?
+                .transpose()
+                .map_err(Error::rejected)?;
+            if exit.is_some() || time_left(until) == Some(Duration::ZERO) {
+                return Ok(exit);
+            }
+            if was_dead {
+                return Err(Error::lost(During::Exit, Loss::Silent(limit)));
+            }
+            was_dead = self.is_leader_dead();
+        }
+    }
+
+    /// Whether the leader's pidfd says that it is dead.
+    fn is_leader_dead(&self) -> bool {
+        let Some(pidfd) = self.pidfd() else {
+            return false;
+        };
+        let mut polled = [PollFd::new(pidfd, PollFlags::POLLIN)];
+        let looked = poll_until(&mut polled, Some(Duration::ZERO));
+        looked.is_ok() && polled.iter().any(|one| one.any() == Some(true))
     }
 
     /// Waits for the session's end; none where the time was up first.
@@ -135,7 +165,7 @@ impl Session {
     /// # Errors
     ///
     /// [`EndUnknown`](crate::ErrorKind::EndUnknown) where the helper is lost before.
-    pub fn wait_end(&self, timeout: Option<Duration>) -> Result<Option<Ended>> {
+    pub(crate) fn wait_end(&self, timeout: Option<Duration>) -> Result<Option<Ended>> {
         let id = self.id();
         // After a loss the wait below gives out what came before it, or tells of it.
         if let Err(Refusal::Encode(_)) = self.connection().ask_end(id) {
@@ -157,15 +187,18 @@ impl Session {
     ///
     /// Rejected where the leader runs and the command was not spawned
     /// [`detachable`](crate::Command::detachable), or where the session is being ended.
-    pub fn release(&self) -> Result<u32> {
+    pub(crate) fn release(&self) -> Result<u32> {
         let id = self.id();
         let before = self.stand(Standing::Released);
         let request = Request::Release { session: id };
-        let reply = self.ask(request, During::Release).inspect_err(|error| {
-            if error.is_rejected() {
-                self.stand(before);
-            }
-        })?;
+        let limit = self.inner.helper.limit();
+        let reply = self
+            .ask(request, During::Release, limit)
+            .inspect_err(|error| {
+                if error.is_rejected() {
+                    self.stand(before);
+                }
+            })?;
         let Reply::Released { still_running } = reply else {
             return Err(self.breach(During::Release));
         };
@@ -179,10 +212,40 @@ impl Session {
         self.inner.helper.connection()
     }
 
+    /// Lets a gated child go, and waits until its program runs.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnFateUnknown`](crate::ErrorKind::SpawnFateUnknown) where the helper is lost
+    /// meanwhile.
+    pub(crate) fn open(&self, within: Option<Duration>) -> Result<std::result::Result<(), Failed>> {
+        let lost = |loss| Error::lost(During::Spawn, loss);
+        let ticket = match self.connection().open_gate(self.id()) {
+            Ok(ticket) => ticket,
+            // Not a byte has left, and the gate closes with the helper.
+            Err(Refusal::Lost(loss)) => return Err(Error::lost(During::Unsent, loss)),
+            Err(Refusal::Encode(_)) => return Err(self.breach(During::Spawn)),
+        };
+        match ticket.wait(deadline(within)).map_err(lost)? {
+            // What it starts late, it ends: the session is closed when the gate is dropped.
+            None => Err(lost(Loss::Silent(within.unwrap_or_default()))),
+            Some(Reply::Spawned { .. }) => Ok(Ok(())),
+            Some(Reply::SpawnFailed { step, errno }) => Ok(Err(Failed { step, errno })),
+            Some(Reply::Rejected { reason }) => Err(Error::rejected(reason)),
+            Some(_) => Err(self.breach(During::Spawn)),
+        }
+    }
+
     /// Closes the session without waiting. Handles that are still held learn of its end.
     pub(crate) fn close(&self) {
         let watched = Arc::strong_count(&self.inner) > 1;
         self.connection().close(self.inner.id, watched);
+    }
+
+    /// Whether the helper was lost before the exit came. What has come is read first.
+    pub(crate) fn is_exit_lost(&self) -> bool {
+        let lost = self.connection().loss().is_some();
+        lost && self.exit().is_none()
     }
 
     /// The exit, if it has come.
@@ -203,18 +266,19 @@ impl Session {
             .unwrap_or(Standing::Over)
     }
 
-    fn ask_kill(&self, how: How, during: During) -> Result<Reply> {
+    fn ask_kill(&self, how: How, during: During, limit: Duration) -> Result<Reply> {
         self.ask(
             Request::Kill {
                 session: self.id(),
                 how,
             },
             during,
+            limit,
         )
     }
 
-    fn ask(&self, request: Request, during: During) -> Result<Reply> {
-        self.inner.helper.ask(request, during)
+    fn ask(&self, request: Request, during: During, limit: Duration) -> Result<Reply> {
+        self.inner.helper.ask_within(request, during, limit)
     }
 
     fn breach(&self, during: During) -> Error {
