@@ -26,7 +26,7 @@ use crate::sys::fork::{Isolation, leave};
 use crate::sys::kernel::Features;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
-use crate::sys::{outer, own};
+use crate::sys::{Scheduling, outer, own};
 use crate::{SYSTEM, run_server};
 
 /// The id of the spawn that a keeper is born with, and of each that it is handed later.
@@ -52,6 +52,7 @@ pub(crate) struct Birth {
     pub(crate) containment: Containment,
     pub(crate) nofile: (u64, u64),
     pub(crate) oom_score: Option<i32>,
+    pub(crate) scheduling: Option<Scheduling>,
     pub(crate) features: Features,
     pub(crate) reserve: Reserve,
     /// Where the session's cgroup is made.
@@ -115,6 +116,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         null: own::open_null()?,
         nofile: birth.nofile,
         oom_score: birth.oom_score,
+        scheduling: birth.scheduling,
         helper_pid: nix::unistd::getpid().as_raw(),
     };
     let ready = Ready {

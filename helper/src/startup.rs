@@ -28,6 +28,7 @@ use crate::sys::fork::Isolation;
 use crate::sys::kernel::{self, Features};
 use crate::sys::oom::OomScore;
 use crate::sys::own;
+use crate::sys::pace;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
 
@@ -95,6 +96,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
     std::env::set_current_dir("/").during("change to /")?;
     own::new_session().during("make a session")?;
     own::become_subreaper().during("become a subreaper")?;
+    pace::weigh_more();
     let oom_score = OomScore::open();
     own::set_dumpable(false).during("become undumpable")?;
     crate::log::start();
@@ -111,6 +113,7 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         null: own::open_null().during("open /dev/null")?,
         nofile,
         oom_score: None,
+        scheduling: pace::inherited(),
         helper_pid: own_pid(),
     };
     let Greeted {

@@ -9,7 +9,7 @@
 //!
 //! What identifies a process: within one boot, the kernel's own name of it
 //! ([`PidfsId`](crate::identity::PidfsId), Linux 6.9), or, before that, its
-//! [`Markers`](crate::identity::Markers).
+//! [`Markers`].
 //!
 //! # Examples
 //!

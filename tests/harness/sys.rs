@@ -239,3 +239,26 @@ fn check(result: libc::c_long) -> io::Result<()> {
         Ok(())
     }
 }
+
+/// Lets the calling thread run before all the ordinary ones (`SCHED_FIFO`), or as they do, so that
+/// what a peer takes is told from what this thread waits for a processor. It takes root.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn run_before_everybody(before: bool) -> io::Result<()> {
+    let (policy, priority) = match before {
+        true => (libc::SCHED_FIFO, 2),
+        false => (libc::SCHED_OTHER, 0),
+    };
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: the parameters live for the call; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -41,6 +41,8 @@ mod on_exit;
 mod oom;
 #[path = "conformance/options.rs"]
 mod options;
+#[path = "conformance/pace.rs"]
+mod pace;
 #[path = "conformance/rejects.rs"]
 mod rejects;
 #[path = "conformance/restrict.rs"]

@@ -15,7 +15,7 @@ use crate::sys::process::Process;
 use crate::timers::{Alarm, Owner};
 
 /// How often those are looked at who outlived their ending.
-const LATE: Duration = Duration::from_millis(500);
+pub(super) const LATE: Duration = Duration::from_millis(500);
 
 impl Server {
     /// Asks for a session's end. The first reason stays, and a second one can only shorten

@@ -40,6 +40,7 @@ use crate::sys::epoll::{Epoll, Events, Interest};
 use crate::sys::fork::Isolation;
 use crate::sys::leader::Leader;
 use crate::sys::own;
+use crate::sys::pace::Pace;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
 use crate::table::{Record, Table};
@@ -212,6 +213,7 @@ pub(crate) struct Server {
     base: Option<Base>,
     isolation: Option<Isolation>,
     instance: Instance,
+    pace: Pace,
     /// A keeper's session, until nothing can be left of it.
     kept: Option<SessionId>,
     /// A keeper has said that its session is forgotten.
@@ -252,8 +254,11 @@ impl Server {
             true => Some(Adopted::open_own()?),
             false => None,
         };
+        // On the thread that serves, which is not the one that started the helper.
+        let pace = Pace::calm(ready.context.scheduling);
         let mut server = Self {
             role,
+            pace,
             control: ready.control,
             guards: Vec::new(),
             inbox: ready.inbox,
@@ -340,9 +345,18 @@ impl Server {
                 self.ring(owner, alarm)?;
             }
             self.go_on_closing()?;
+            self.pace.keep(self.is_ending());
             self.rest_if_done()?;
         }
         Ok(())
+    }
+
+    /// Whether KILL is at work, here or in a keeper.
+    fn is_ending(&self) -> bool {
+        let kills = |session: &SessionId| self.state(*session) == Some(State::Killing);
+        let is_killing = self.working.iter().any(kills);
+        let keeper_ends = |relay: &Relay| relay.is_ending();
+        is_killing || self.is_sweeping() || self.relays.values().any(keeper_ends)
     }
 
     fn handle(&mut self, watch: Watch, token: u64) -> Result<(), Fault> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use foster_protocol::{Cause, Ending, Proof, SessionId, Survivor};
 
+use super::course::LATE;
 use super::{Fault, Role, Server};
 use crate::contain::group::{Claim, Ground, Scope, census, unattributed};
 use crate::ending::{Force, HARD_LIMIT, Work};
@@ -51,6 +52,11 @@ impl Server {
         self.timers
             .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
         self.look_at_unclaimed()
+    }
+
+    /// KILL is at work on orphans.
+    pub(super) fn is_sweeping(&self) -> bool {
+        self.sweep.as_ref().is_some_and(|sweep| sweep.killing)
     }
 
     pub(super) fn sweep_work(&mut self) -> Option<&mut Work> {
@@ -115,7 +121,7 @@ impl Server {
         // another escapee.
         let is_last = self.closing.is_none() || self.all_terminal();
         if is_last && is_empty {
-            self.finish_sweep(Vec::new())?;
+            self.finish_sweep(Vec::new(), true)?;
         }
         Ok(())
     }
@@ -137,7 +143,8 @@ impl Server {
             Alarm::Grace => self.sweep_by_force(),
             Alarm::Look => self.look_at_unclaimed(),
             Alarm::Hard => self.give_up_sweep(),
-            Alarm::Deadline | Alarm::Linger | Alarm::Poll => Ok(()),
+            Alarm::Poll => self.sweep_late(),
+            Alarm::Deadline | Alarm::Linger => Ok(()),
         }
     }
 
@@ -153,10 +160,11 @@ impl Server {
         let survivors = self
             .sweep_work()
             .map(|work| work.explain(&found.members, None));
-        self.finish_sweep(survivors.unwrap_or_default())
+        self.finish_sweep(survivors.unwrap_or_default(), found.is_empty())
     }
 
-    fn finish_sweep(&mut self, survivors: Vec<Survivor>) -> Result<(), Fault> {
+    /// The last look may have been cut short, so that nobody is named and somebody lives.
+    fn finish_sweep(&mut self, survivors: Vec<Survivor>, is_empty: bool) -> Result<(), Fault> {
         let Some(sweep) = self.sweep.take() else {
             return Ok(());
         };
@@ -173,7 +181,7 @@ impl Server {
             true => Proof::NoOrphans,
             false => Proof::SessionEmpty,
         };
-        let ending = if survivors.is_empty() {
+        let ending = if is_empty {
             work.all_gone(Cause::SupervisorLost, proof, now, loose)
         } else {
             self.instance.leave(None);
@@ -183,6 +191,24 @@ impl Server {
             self.end_lost(session, ending.clone())?;
         }
         self.note_swept(ending);
+        if !is_empty && self.closing.is_none() {
+            self.timers.set(Owner::Sweep, Alarm::Poll, self.now, LATE);
+        }
+        Ok(())
+    }
+
+    /// After a sweep that left somebody: KILL, from time to time, until nobody is left.
+    fn sweep_late(&mut self) -> Result<(), Fault> {
+        if self.sweep.is_some() || self.closing.is_some() {
+            return Ok(());
+        }
+        let mut once = Work::new(self.now);
+        self.reserve.lift();
+        let look = self.with_sweep_ground(|ground| once.look_at_unclaimed(Force::Kill, ground));
+        self.reserve.restore();
+        if !look?.is_empty {
+            self.timers.set(Owner::Sweep, Alarm::Poll, self.now, LATE);
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //!
 //! `setsid`, `write`, `fcntl(F_DUPFD_CLOEXEC)`, `dup2`, `close_range`, `close`,
 //! `ioctl(TIOCSCTTY)`, `prctl` (`PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_SET_PDEATHSIG`),
-//! `fchdir`, `chdir`, `umask`, `open`, `prlimit64`, `setpriority`, `setgroups`, `setresgid`,
+//! `fchdir`, `chdir`, `umask`, `open`, `prlimit64`, `sched_setattr`, `setpriority`, `setgroups`, `setresgid`,
 //! `geteuid`, `setresuid`, `read`, `getppid`, `rt_sigaction`, `rt_sigprocmask`, `execve`,
 //! `faccessat`, `pause`, `_exit`.
 //!
@@ -209,6 +209,9 @@ fn limit(orders: &Orders) -> Result<(), Failure> {
     };
     for limit in &orders.resource_limits {
         raw::set_limit(limit.resource, limit.soft, limit.hard).map_err(at(Step::ResourceLimits))?;
+    }
+    if let Some(scheduling) = &orders.scheduling {
+        raw::set_scheduling(scheduling).map_err(at(Step::Nice))?;
     }
     if let Some(nice) = orders.nice {
         raw::set_nice(nice).map_err(at(Step::Nice))?;

@@ -12,6 +12,7 @@ use foster_protocol::{Micros, Pid, Usage};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
+use super::proc;
 use super::raw::{self, Changed, Who};
 use super::signalable::signalable;
 
@@ -43,6 +44,12 @@ impl Leader {
     /// Its pidfd, where the kernel has pidfds. Readable once it is dead.
     pub(crate) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether it runs or waits for a processor, and neither sleeps nor is stopped.
+    pub(crate) fn is_running(&self) -> bool {
+        // The number is pinned; what cannot be read does not run.
+        proc::stat(self.pid).is_ok_and(|stat| stat.state == b'R')
     }
 
     /// Signals the leader alone.

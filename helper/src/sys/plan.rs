@@ -8,6 +8,7 @@ use foster_protocol::{Bytes, Mapping, ResourceLimit, Spec, Step};
 use libc::{EBADF, EINVAL, c_char};
 use nix::sys::resource::Resource;
 
+use super::raw::Scheduling;
 use super::spawn::Context;
 
 /// Where programs are searched without a `PATH`.
@@ -45,6 +46,8 @@ pub(super) struct Orders {
     pub(super) controlling_terminal: Option<i32>,
     pub(super) umask: Option<u32>,
     pub(super) resource_limits: Vec<ResourceLimit>,
+    /// What the helper was started with; `nice` comes after it.
+    pub(super) scheduling: Option<Scheduling>,
     pub(super) nice: Option<i32>,
     pub(super) oom_score_adj: Option<OomText>,
     pub(super) uid: Option<u32>,
@@ -118,6 +121,7 @@ impl Plan {
             umask: spec.umask,
             resource_limits: resource_limits(spec, context),
             nice: spec.nice,
+            scheduling: context.scheduling,
             oom_score_adj: oom_score(spec, context),
             uid: spec.uid,
             gid: spec.gid,

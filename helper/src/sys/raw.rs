@@ -24,6 +24,59 @@ const SIGNAL_SET: usize = mem::size_of::<u64>();
 /// The highest signal number.
 pub(super) const LAST_SIGNAL: c_int = 64;
 
+/// `struct sched_attr` of `sched_setattr(2)`, in its first version.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scheduling {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// The slice in nanoseconds, for the ordinary policies since Linux 6.12; 0 is the usual one.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+impl Scheduling {
+    const EMPTY: Self = Self {
+        size: 48,
+        policy: 0,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: 0,
+        deadline: 0,
+        period: 0,
+    };
+
+    /// The lowest place of those before all the ordinary ones (`SCHED_FIFO`).
+    pub(super) fn before_everybody() -> Self {
+        Self {
+            policy: libc::SCHED_FIFO.unsigned_abs(),
+            priority: 1,
+            ..Self::EMPTY
+        }
+    }
+
+    /// Whether it is `SCHED_OTHER`.
+    pub(super) fn is_ordinary(&self) -> bool {
+        self.policy == libc::SCHED_OTHER.unsigned_abs()
+    }
+
+    pub(super) fn slice(&self) -> u64 {
+        self.runtime
+    }
+
+    pub(super) fn with_slice(self, nanoseconds: u64) -> Self {
+        Self {
+            runtime: nanoseconds,
+            ..self
+        }
+    }
+}
+
 /// What a signal does to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
@@ -328,6 +381,25 @@ pub(super) fn set_nice(nice: i32) -> io::Result<()> {
     let (which, nice) = (0 as c_long, c_long::from(nice));
     // SAFETY: the call takes numbers only; 0 is PRIO_PROCESS, then the calling process.
     check(unsafe { libc::syscall(libc::SYS_setpriority, which, 0 as c_long, nice) }).map(drop)
+}
+
+/// `sched_getattr(2)` of the calling thread.
+pub(super) fn scheduling() -> io::Result<Scheduling> {
+    let mut found = Scheduling::EMPTY;
+    let (own, flags) = (0 as c_long, 0 as c_long);
+    let (place, size) = (&raw mut found, c_long::from(found.size));
+    // SAFETY: the kernel writes at most `size` bytes, and `found` has as many.
+    check(unsafe { libc::syscall(libc::SYS_sched_getattr, own, place, size, flags) })?;
+    // A flag of its own would be set again with the rest.
+    Ok(Scheduling { size: 48, ..found })
+}
+
+/// `sched_setattr(2)` of the calling thread.
+pub(super) fn set_scheduling(wanted: &Scheduling) -> io::Result<()> {
+    let (own, flags) = (0 as c_long, 0 as c_long);
+    let place = ptr::from_ref(wanted);
+    // SAFETY: the kernel reads `size` bytes of it, which is its size.
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, own, place, flags) }).map(drop)
 }
 
 /// `setgroups(2)`.

@@ -9,7 +9,7 @@ use foster_protocol::{
 
 use super::super::link::SEND_AGAIN;
 use super::super::{Fault, Server};
-use super::{Asked, MARGIN};
+use super::{Asked, MARGIN, SLOW};
 use crate::ending::{HARD_LIMIT, Work};
 use crate::survivors::explain_leader;
 use crate::sys::epoll::Interest;
@@ -146,6 +146,14 @@ impl Server {
         let Some(keeper) = &relay.keeper else {
             return Ok(());
         };
+        // One that runs is slow beside its tree, and about to say who is left; one that was
+        // stopped again and again says nothing.
+        if !relay.slow && !relay.killed && keeper.is_running() {
+            relay.slow = true;
+            self.timers
+                .set(Owner::Session(session), Alarm::Hard, self.now, SLOW);
+            return Ok(());
+        }
         if !relay.killed {
             tracing::warn!(%session, "a keeper does not end its session and is killed");
             keeper.signal(libc::SIGKILL)?;

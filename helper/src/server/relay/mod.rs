@@ -33,6 +33,9 @@ pub(super) use spares::Spare;
 /// What a keeper may take beyond the limits of an ending before it is killed.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// What one that runs may take beyond that: a look beside a thousand others is slow.
+const SLOW: Duration = Duration::from_secs(4);
+
 /// Whose request it is that a keeper answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
@@ -84,6 +87,8 @@ pub(crate) struct Relay {
     parting: bool,
     /// The keeper has said that it can keep another one.
     is_blank: bool,
+    /// The keeper was late and ran.
+    slow: bool,
     /// The keeper was killed because it did not go.
     killed: bool,
     /// It does not die of that either.
@@ -101,6 +106,11 @@ impl Relay {
         let body = encode_call(&Call { id, request }).map_err(io::Error::other)?;
         let queued = self.outbox.push(&body, descriptors);
         Ok(queued.map_err(io::Error::other)?)
+    }
+
+    /// Its session is being ended.
+    pub(super) fn is_ending(&self) -> bool {
+        self.state == StateName::Ending && !self.is_over()
     }
 
     fn is_over(&self) -> bool {
@@ -232,6 +242,7 @@ impl Server {
                     containment,
                     nofile: self.context.nofile,
                     oom_score: self.context.oom_score,
+                    scheduling: self.context.scheduling,
                     features: self.context.features,
                     reserve: self.reserve,
                     base: self.base.clone(),

@@ -344,6 +344,7 @@ impl Relay {
             can_part: containment.level < Level::Namespace,
             parting: false,
             is_blank: false,
+            slow: false,
             killed: false,
             stuck: false,
         }
