@@ -1,4 +1,4 @@
-//! What a spawn through a helper costs beside std's, in the same run.
+//! What a spawn through a helper costs at each level beside std's, in the same run.
 //!
 //! ```text
 //! cargo build --release -p foster-helper
@@ -6,9 +6,11 @@
 //! ```
 //!
 //! Without `FOSTER_HELPER` the helper is this program, re-executed. Options, after `--`:
-//! `--count N` (samples of each cell, 3000), `--ballast MIB` (memory that the host touches first),
-//! `--level group|tree|cgroup|namespace` (group).
-//! Both ways take turns in short blocks, so that what else happens on the machine hits both.
+//! `--count N` (samples of each cell, 1000), `--ballast MIB` (memory that the host touches first),
+//! `--level group|tree|cgroup|namespace` (may come again; every level that can be had here).
+//! All ways take turns in short blocks, so that what else happens on the machine hits each of
+//! them; one helper serves all levels, and the keepers of the others wait. Nothing is asserted
+//! about a figure.
 
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -16,43 +18,34 @@
 mod figures;
 #[path = "spawn/program.rs"]
 mod program;
+#[path = "spawn/turns.rs"]
+mod turns;
 
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use foster::{Helper, Level, LevelChoice};
+use foster::{Helper, Level, LevelChoice, Verdict};
 
-use figures::{Samples, print_head, print_pair};
+use figures::{print_head, print_rows};
+use turns::{Way, in_turns};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Samples of one way in a row before the other has its turn.
-const BLOCK: usize = 20;
-
-/// The level of every command.
-static LEVEL: OnceLock<Level> = OnceLock::new();
-
-/// The samples of each cell without `--count`: a 99th percentile rests on 30 of them.
-const COUNT: usize = 3000;
+/// The samples of each cell without `--count`: a 90th percentile rests on 100 of them.
+const COUNT: usize = 1000;
 
 /// Helpers that are launched for the time of a launch, at most.
 const LAUNCHES: usize = 200;
-
-/// Two ways of doing the same.
-struct Pair {
-    std: Samples,
-    foster: Samples,
-}
 
 /// What the command line says.
 struct Options {
     count: usize,
     ballast: usize,
+    levels: Vec<Level>,
 }
 
 fn main() -> Outcome<()> {
@@ -64,47 +57,47 @@ fn main() -> Outcome<()> {
     let folder = program::Scratch::new()?;
     let tiny = program::compile(folder.path())?;
     let helper = Helper::launch()?;
+    let ways = ways(&helper, &options.levels);
     print_setting(&options);
     print_head();
     for path in [tiny.as_path(), Path::new("/bin/true")] {
-        let pair = spawn_and_wait(&helper, path, options.count)?;
-        print_pair(
-            &format!("spawn, wait: {}", name(path)),
-            pair.std,
-            pair.foster,
-        );
+        let cells = in_turns(&ways, options.count, |way| {
+            spawn_and_wait(&helper, way, path)
+        })?;
+        print_rows(&format!("spawn, wait: {}", name(path)), cells);
     }
-    let pair = kill_and_know(&helper, &tiny, options.count)?;
-    print_pair("kill, known to be gone", pair.std, pair.foster);
-    let pair = launch(options.count.min(LAUNCHES))?;
-    print_pair(
-        "std: spawn, wait /bin/true; foster: launch, hello",
-        pair.std,
-        pair.foster,
-    );
+    let cells = in_turns(&ways, options.count, |way| {
+        kill_and_know(&helper, way, &tiny)
+    })?;
+    print_rows("kill, known to be gone", cells);
+    let cells = in_turns(&[Way::Launch], options.count.min(LAUNCHES), |_| launch())?;
+    print_rows("launch, hello", cells);
     print_memory("after all of it", &helper)?;
-    let live = (0..options.count.min(1000))
-        .map(|_| command(&helper, &tiny).arg("wait").spawn())
-        .collect::<foster::Result<Vec<_>>>()?;
-    print_memory(&format!("with {} live sessions", live.len()), &helper)?;
-    let count = live.len();
-    drop(live);
-    let from = Instant::now();
-    let farewell = helper.shutdown(Duration::ZERO)?;
-    let took = from.elapsed();
-    let survivors = farewell.survivors.len();
-    println!("shutdown with {count} live sessions: {took:.1?}, {survivors} survivors");
+    shut_down(helper, &tiny, options.count.min(1000))?;
     black_box(ballast);
-    if survivors > 0 {
-        return Err("the helper could not end everything".into());
-    }
     Ok(())
+}
+
+/// std, and each level that was asked for and can be had.
+fn ways(helper: &Helper, wanted: &[Level]) -> Vec<Way> {
+    let mut ways = vec![Way::Std];
+    for one in &helper.capabilities().levels {
+        if !wanted.is_empty() && !wanted.contains(&one.level) {
+            continue;
+        }
+        match one.obstacle {
+            None => ways.push(Way::Foster(one.level)),
+            Some(obstacle) => println!("not here: {:?}, for {obstacle:?}", one.level),
+        }
+    }
+    ways
 }
 
 fn options() -> Outcome<Options> {
     let mut options = Options {
         count: COUNT,
         ballast: 0,
+        levels: Vec::new(),
     };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -117,15 +110,13 @@ fn options() -> Outcome<Options> {
             "--ballast" => options.ballast = number()?,
             "--level" => {
                 let word = args.next().ok_or("--level needs a level")?;
-                let level = match word.as_str() {
-                    "direct" => Level::Direct,
+                options.levels.push(match word.as_str() {
                     "group" => Level::Group,
                     "tree" => Level::Tree,
                     "cgroup" => Level::Cgroup,
                     "namespace" => Level::Namespace,
                     _ => return Err(format!("{word} is no level").into()),
-                };
-                LEVEL.set(level).map_err(|_| "--level came twice")?;
+                });
             }
             "--bench" => {} // cargo passes it.
             _ => return Err(format!("unknown option {arg}").into()),
@@ -164,99 +155,74 @@ fn print_setting(options: &Options) {
     );
 }
 
-fn command(helper: &Helper, path: &Path) -> foster::Command {
+fn command(helper: &Helper, path: &Path, level: Level) -> foster::Command {
     let mut command = foster::Command::new(path);
+    command.helper(helper).level(LevelChoice::Exactly(level));
     command
-        .helper(helper)
-        .level(LevelChoice::Exactly(*LEVEL.get_or_init(|| Level::Group)));
-    command
-}
-
-/// Both ways in turns, one block each, until each has its samples.
-fn in_turns(
-    count: usize,
-    mut std: impl FnMut() -> Outcome<Duration>,
-    mut foster: impl FnMut() -> Outcome<Duration>,
-) -> Outcome<Pair> {
-    for _ in 0..BLOCK {
-        std()?;
-        foster()?;
-    }
-    let mut pair = Pair {
-        std: Samples::default(),
-        foster: Samples::default(),
-    };
-    while pair.foster.len() < count {
-        for _ in 0..BLOCK {
-            pair.std.add(std()?);
-        }
-        for _ in 0..BLOCK {
-            pair.foster.add(foster()?);
-        }
-    }
-    Ok(pair)
 }
 
 /// From the call to the exit status. Standard streams are inherited.
-fn spawn_and_wait(helper: &Helper, path: &Path, count: usize) -> Outcome<Pair> {
-    in_turns(
-        count,
-        || {
-            let from = Instant::now();
-            let status = process::Command::new(path).status()?;
-            let took = from.elapsed();
-            assert!(status.success());
-            Ok(took)
-        },
-        || {
-            let from = Instant::now();
-            let status = command(helper, path).status()?;
-            let took = from.elapsed();
-            assert!(status.success());
-            Ok(took)
-        },
-    )
+fn spawn_and_wait(helper: &Helper, way: Way, path: &Path) -> Outcome<Duration> {
+    let from = Instant::now();
+    let success = match way {
+        Way::Foster(level) => command(helper, path, level).status()?.success(),
+        Way::Std | Way::Launch => process::Command::new(path).status()?.success(),
+    };
+    let took = from.elapsed();
+    match success {
+        true => Ok(took),
+        false => Err(format!("{} failed", path.display()).into()),
+    }
 }
 
 /// From KILL to where std has reaped the child, and the helper has proven the tree to be gone.
-fn kill_and_know(helper: &Helper, path: &Path, count: usize) -> Outcome<Pair> {
-    in_turns(
-        count,
-        || {
+fn kill_and_know(helper: &Helper, way: Way, path: &Path) -> Outcome<Duration> {
+    match way {
+        Way::Foster(level) => {
+            let child = command(helper, path, level).arg("wait").spawn()?;
+            let from = Instant::now();
+            let ending = child.kill()?;
+            let took = from.elapsed();
+            match ending.verdict {
+                Verdict::AllGone => Ok(took),
+                _ => Err(format!("not all are gone: {ending:?}").into()),
+            }
+        }
+        Way::Std | Way::Launch => {
             let mut child = process::Command::new(path).arg("wait").spawn()?;
             let from = Instant::now();
             child.kill()?;
             child.wait()?;
             Ok(from.elapsed())
-        },
-        || {
-            let child = command(helper, path).arg("wait").spawn()?;
-            let from = Instant::now();
-            let ending = child.kill()?;
-            let took = from.elapsed();
-            assert_eq!(ending.verdict, foster::Verdict::AllGone);
-            Ok(took)
-        },
-    )
+        }
+    }
 }
 
-/// A helper's launch up to its hello, beside the spawn of a dynamic program that does nothing.
-fn launch(count: usize) -> Outcome<Pair> {
-    in_turns(
-        count,
-        || {
-            let from = Instant::now();
-            process::Command::new("/bin/true").status()?;
-            Ok(from.elapsed())
-        },
-        || {
-            let from = Instant::now();
-            let helper = Helper::launch()?;
-            let took = from.elapsed();
-            helper.shutdown(Duration::ZERO)?;
-            Ok(took)
-        },
-    )
+/// A helper's launch up to its hello.
+fn launch() -> Outcome<Duration> {
+    let from = Instant::now();
+    let helper = Helper::launch()?;
+    let took = from.elapsed();
+    helper.shutdown(Duration::ZERO)?;
+    Ok(took)
+}
+
+/// The time of a shutdown with many live sessions of the lowest level.
+fn shut_down(helper: Helper, path: &Path, count: usize) -> Outcome<()> {
+    let live = (0..count)
+        .map(|_| command(&helper, path, Level::Group).arg("wait").spawn())
+        .collect::<foster::Result<Vec<_>>>()?;
+    print_memory(&format!("with {count} live sessions"), &helper)?;
+    drop(live);
+    let from = Instant::now();
+    let farewell = helper.shutdown(Duration::ZERO)?;
+    let took = from.elapsed();
+    let survivors = farewell.survivors.len();
+    println!("shutdown with {count} live sessions: {took:.1?}, {survivors} survivors");
+    match survivors {
+        0 => Ok(()),
+        _ => Err("the helper could not end everything".into()),
+    }
 }
 
 /// The helper is not dumpable, so that only root can read this.

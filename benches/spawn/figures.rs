@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use foster::Level;
+
+use crate::turns::{Cell, Way};
+
 /// The times of one way.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
@@ -11,10 +15,6 @@ pub(crate) struct Samples {
 impl Samples {
     pub(crate) fn add(&mut self, time: Duration) {
         self.times.push(time);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.times.len()
     }
 
     /// The time that this share of the samples, in thousandths, does not exceed, in microseconds.
@@ -28,17 +28,42 @@ impl Samples {
 
 /// Prints the head of the table.
 pub(crate) fn print_head() {
-    println!("| what | std: median, us | p99 | foster: median, us | p99 | ratio of medians |");
-    println!("|---|---|---|---|---|---|");
+    println!("| what | way | median, us | p90 | median over `group`, us | over std | std times |");
+    println!("|---|---|---|---|---|---|---|");
 }
 
-/// Prints one row.
-pub(crate) fn print_pair(what: &str, mut std: Samples, mut foster: Samples) {
-    let (ours, theirs) = (foster.quantile(500), std.quantile(500));
-    println!(
-        "| {what} | {theirs:.0} | {:.0} | {ours:.0} | {:.0} | {:.2} |",
-        std.quantile(990),
-        foster.quantile(990),
-        ours / theirs,
-    );
+/// Prints a row for each way.
+pub(crate) fn print_rows(what: &str, cells: Vec<Cell>) {
+    let rows: Vec<(Way, f64, f64)> = cells
+        .into_iter()
+        .map(|mut cell| {
+            let samples = &mut cell.samples;
+            (cell.way, samples.quantile(500), samples.quantile(900))
+        })
+        .collect();
+    let median_of = |way: Way| {
+        let its = rows.iter().find(|row| row.0 == way);
+        its.map(|row| row.1)
+    };
+    let std = median_of(Way::Std);
+    let group = median_of(Way::Foster(Level::Group));
+    for (way, median, high) in &rows {
+        let over =
+            |other: Option<f64>| other.map_or(String::new(), |it| format!("{:+.0}", median - it));
+        let times = std.map_or(String::new(), |std| format!("{:.2}", median / std));
+        println!(
+            "| {what} | {} | {median:.0} | {high:.0} | {} | {} | {times} |",
+            name(*way),
+            over(group),
+            over(std),
+        );
+    }
+}
+
+fn name(way: Way) -> String {
+    match way {
+        Way::Std => "std".into(),
+        Way::Foster(level) => format!("`{level:?}`").to_lowercase(),
+        Way::Launch => "helper".into(),
+    }
 }

@@ -131,11 +131,17 @@ impl Link {
     ///
     /// Where the helper takes nothing until the deadline, or is gone.
     pub fn flush(&mut self) {
-        let deadline = Deadline::after(ANSWER);
+        let mut deadline = Deadline::after(ANSWER);
+        let mut left = self.outbox.len();
         loop {
             let socket = self.socket.as_ref().expect("the link is up").as_fd();
             if send(socket, &mut self.outbox).expect("the helper takes what is sent") {
                 return;
+            }
+            // A helper that takes something is slow at worst, and there is only so much to take.
+            if self.outbox.len() < left {
+                left = self.outbox.len();
+                deadline = Deadline::after(ANSWER);
             }
             let interest = PollFlags::POLLIN | PollFlags::POLLOUT;
             let ready = poll_one(socket, interest, deadline);

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use foster_protocol::{Micros, Obstacle, Peaks, SessionId, TreeLimits, prefix};
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
 
 use crate::sys::spawn::spawn_sleeper;
 
@@ -228,10 +230,11 @@ fn name_of(session: SessionId) -> String {
 
 impl Leaf {
     fn open(path: PathBuf) -> io::Result<Self> {
+        let directory = File::open(&path)?;
         Ok(Self {
-            directory: File::open(&path)?,
-            kill: File::options().write(true).open(path.join("cgroup.kill"))?,
-            events: File::open(path.join("cgroup.events"))?,
+            kill: open_in(&directory, "cgroup.kill", OFlag::O_WRONLY)?,
+            events: open_in(&directory, "cgroup.events", OFlag::O_RDONLY)?,
+            directory,
             path,
         })
     }
@@ -337,29 +340,46 @@ impl Leaf {
 
     /// What the tree used at most, where controllers have counted.
     pub(crate) fn peaks(&self) -> Option<Peaks> {
-        let number = |file: &str| {
-            let text = fs::read_to_string(self.path.join(file)).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
-        let keyed = |file: &str, key: &str| {
-            let text = fs::read_to_string(self.path.join(file)).ok()?;
-            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-            let (_, value) = lines.find(|(name, _)| *name == key)?;
-            value.trim().parse::<u64>().ok()
-        };
+        let number = |file: &str| self.read(file)?.trim().parse::<u64>().ok();
         let peaks = Peaks {
             memory: number("memory.peak"),
             processes: number("pids.peak"),
-            cpu: keyed("cpu.stat", "usage_usec").map(Micros),
-            oom_kills: keyed("memory.events", "oom_kill"),
+            cpu: self.keyed("cpu.stat", "usage_usec").map(Micros),
+            oom_kills: self.oom_kills(),
         };
         (peaks != Peaks::default()).then_some(peaks)
+    }
+
+    /// How many members the kernel has killed for want of memory, where controllers have counted.
+    pub(crate) fn oom_kills(&self) -> Option<u64> {
+        self.keyed("memory.events", "oom_kill")
+    }
+
+    fn keyed(&self, file: &str, key: &str) -> Option<u64> {
+        let text = self.read(file)?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let (_, value) = lines.find(|(name, _)| *name == key)?;
+        value.trim().parse().ok()
+    }
+
+    /// What a file says. One that is not there belongs to a controller that is not on.
+    fn read(&self, file: &str) -> Option<String> {
+        let file = open_in(&self.directory, file, OFlag::O_RDONLY).ok()?;
+        let mut text = [0_u8; 4096];
+        let length = file.read_at(&mut text, 0).ok()?;
+        String::from_utf8(text.get(..length)?.to_vec()).ok()
     }
 
     /// Removes the leaf and what the session made below it. What is still in use stays.
     pub(crate) fn remove(&self) {
         remove_tree(&self.path, 0);
     }
+}
+
+/// Opens a file of a cgroup without the walk down from the root.
+fn open_in(directory: &File, name: &str, access: OFlag) -> io::Result<File> {
+    let flags = access | OFlag::O_CLOEXEC;
+    Ok(File::from(openat(directory, name, flags, Mode::empty())?))
 }
 
 /// Removes cgroups from the bottom up. One that is in use stays, and so do those above it; a

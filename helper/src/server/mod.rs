@@ -110,7 +110,7 @@ impl Orders {
 impl Body {
     /// The kernel has killed a member for want of memory, and the leader died of KILL.
     fn is_out_of_memory(&self, status: i32) -> bool {
-        let kills = || self.cgroup.as_ref()?.peaks()?.oom_kills;
+        let kills = || self.cgroup.as_ref()?.oom_kills();
         libc::WTERMSIG(status) == libc::SIGKILL && kills().is_some_and(|kills| kills > 0)
     }
 
