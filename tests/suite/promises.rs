@@ -13,5 +13,11 @@ mod outcome;
 mod page;
 #[path = "promises/shapes.rs"]
 mod shapes;
+#[path = "promises/stranger.rs"]
+mod stranger;
+#[path = "promises/swept.rs"]
+mod swept;
 #[path = "promises/table.rs"]
 mod table;
+#[path = "promises/told.rs"]
+mod told;
