@@ -225,7 +225,9 @@ impl Cell {
         if self.event.is_told() || self.weaker() == Some(GONE_OR_LEFT) {
             return Ok(Outcome::Left(BTreeSet::new()));
         }
-        let swept = sweep(ground)?;
+        // A grace is time for a bomb.
+        let grace = self.shape.bomb().map_or("200ms", |_| "0");
+        let swept = sweep(ground, grace)?;
         let is_gone = settles(ground);
         assert!(is_gone || !swept.is_clean, "{swept:?}, and somebody lives");
         if is_gone {

@@ -35,9 +35,9 @@ pub(crate) struct Swept {
 /// # Errors
 ///
 /// The condition that is missing here.
-pub(crate) fn sweep(ground: &Ground) -> Result<Swept, String> {
+pub(crate) fn sweep(ground: &Ground, grace: &str) -> Result<Swept, String> {
     let program = Program::new(&ground.stage, places::foster())
-        .args(["sweep", "--json", "--grace", "200ms", "--dir"])
+        .args(["sweep", "--json", "--grace", grace, "--dir"])
         .arg(ground.records());
     let program = match ground.user {
         Some(user) => program.as_user(user),
