@@ -7,6 +7,8 @@ mod cell;
 mod events;
 #[path = "promises/ground.rs"]
 mod ground;
+#[path = "promises/levels.rs"]
+mod levels;
 #[path = "promises/outcome.rs"]
 mod outcome;
 #[path = "promises/page.rs"]

@@ -12,6 +12,7 @@ use foster_tests::{
 
 use crate::cell::Cell;
 use crate::events::Event;
+use crate::levels::missing;
 use crate::shapes::{BOMBED, NOBODY, Shape};
 
 /// How long the helper of a dead host may take: a hard limit, and what a busy machine adds.
@@ -44,6 +45,9 @@ impl Ground {
     ///
     /// The condition that is missing here.
     pub(crate) fn new(cell: Cell, deadline: Duration) -> Result<Self, String> {
+        if let Some(missing) = missing(cell.level) {
+            return Err(missing);
+        }
         let stage = Stage::new();
         let cgroup = cgroup(cell, &stage)?;
         let mut mute = Mute::of(cell.shape, &stage)?;
