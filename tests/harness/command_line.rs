@@ -16,6 +16,7 @@ use crate::places;
 use crate::proc;
 use crate::scan::TAG;
 use crate::stage::Stage;
+use crate::start::start;
 use crate::tracer::{Tracer, Witness};
 
 /// A program that is not started yet: its standard streams are pipes, and it carries the tag.
@@ -169,9 +170,7 @@ impl Program {
             .stdin(stdin.unwrap_or_else(Stdio::piped))
             .stdout(given_stdout.unwrap_or(out))
             .stderr(given_stderr.unwrap_or(err));
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut child = start(&mut command);
         // The builder goes here, and with it the last write ends in this process.
         drop(command);
         let stdin = child.stdin.take();

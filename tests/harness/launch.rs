@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use crate::link::Link;
 use crate::places::{self, Executable};
 use crate::scan::TAG;
+use crate::start::start;
 
 /// A launch that is not done yet.
 #[derive(Debug)]
@@ -79,9 +80,7 @@ impl Launch {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         let mut command = self.into_command();
         command.stdin(OwnedFd::from(theirs));
-        let child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let child = start(&mut command);
         Link::new(child, ours.into())
     }
 

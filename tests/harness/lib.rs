@@ -20,6 +20,7 @@ pub mod places;
 pub mod proc;
 mod scan;
 mod stage;
+mod start;
 pub mod sys;
 mod talk;
 mod tracer;

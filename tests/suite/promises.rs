@@ -7,11 +7,19 @@ mod cell;
 mod events;
 #[path = "promises/ground.rs"]
 mod ground;
+#[path = "promises/levels.rs"]
+mod levels;
 #[path = "promises/outcome.rs"]
 mod outcome;
 #[path = "promises/page.rs"]
 mod page;
 #[path = "promises/shapes.rs"]
 mod shapes;
+#[path = "promises/stranger.rs"]
+mod stranger;
+#[path = "promises/swept.rs"]
+mod swept;
 #[path = "promises/table.rs"]
 mod table;
+#[path = "promises/told.rs"]
+mod told;

@@ -1,17 +1,19 @@
 //! One cell: an event, and what it leaves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use foster_protocol::Level;
-use foster_tests::{Deadline, Witness, pass};
+use foster_tests::{Deadline, pass};
 
 use crate::events::Event;
 use crate::ground::Ground;
 use crate::outcome::Outcome;
 use crate::shapes::Shape;
+use crate::swept::sweep;
+use crate::told::Told;
 
 /// How long after the last supervisor's end, or after the verdict, the dead may take to be dead.
 const SETTLE: Duration = Duration::from_millis(1_000);
@@ -30,6 +32,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// What a bomb that outruns an ending leaves, with a host that is told and without.
 const GONE_OR_NAMED: &str = "gone or named";
 const GONE_OR_LEFT: &str = "gone or left";
+
+/// What a sweep leaves of a bomb that outruns it.
+const SWEEP_OR_LEFT: &str = "sweep or left";
 
 /// What one leaves that is told of later than it lasts.
 const ANYTHING: &str = "gone, named or left";
@@ -54,27 +59,29 @@ impl Cell {
     /// seen: the weaker one.
     fn weaker(self) -> Option<&'static str> {
         let count = self.shape.bomb()?;
-        let is_outrun = match (self.level, self.event) {
-            (Level::Group, Event::Helper | Event::HostAndHelper | Event::HelperStopped)
-            | (_, Event::AllThree) => false,
-            (Level::Group, _) | (Level::Tree, Event::Keeper) => true,
-            (Level::Tree, _) => count > 200,
-            (Level::Direct | Level::Cgroup | Level::Namespace, _) => false,
-        };
         let weaker = match (self.event.is_told(), count > 200) {
             (true, false) => GONE_OR_NAMED,
             (true, true) => ANYTHING,
             (false, _) => GONE_OR_LEFT,
         };
-        is_outrun.then_some(weaker)
+        match (self.level, self.event) {
+            (Level::Group, Event::Helper | Event::HostAndHelper | Event::AllThree)
+            | (Level::Tree, Event::AllThree) => Some(SWEEP_OR_LEFT),
+            // Nobody ends anybody.
+            (Level::Group, Event::HelperStopped) => None,
+            (Level::Group, _) | (Level::Tree, Event::Keeper) => Some(weaker),
+            (Level::Tree, _) => (count > 200).then_some(weaker),
+            (Level::Direct | Level::Cgroup | Level::Namespace, _) => None,
+        }
     }
 
     /// What the page says where this was seen; none where it has not run.
     pub(crate) fn text(self, outcome: &Outcome) -> Option<String> {
         let weaker = self.weaker().filter(|weaker| match outcome {
-            Outcome::Gone => true,
-            Outcome::Named(_) => *weaker != GONE_OR_LEFT,
-            Outcome::Left => *weaker != GONE_OR_NAMED,
+            Outcome::Gone => *weaker != SWEEP_OR_LEFT,
+            Outcome::Named(_) => *weaker == GONE_OR_NAMED || *weaker == ANYTHING,
+            Outcome::Swept => *weaker == SWEEP_OR_LEFT,
+            Outcome::Left(_) => *weaker != GONE_OR_NAMED,
             Outcome::Void(_) | Outcome::NotRun(_) => false,
         });
         weaker.map(str::to_owned).or_else(|| outcome.text())
@@ -109,18 +116,19 @@ impl Cell {
         let said = self.act(&mut ground);
         let outcome = match said {
             Some(said) => self.judge_told(&mut ground, &said),
-            None => judge_untold(&mut ground),
+            None => self.judge_untold(&mut ground)?,
         };
         let took = begin.elapsed();
         ground.clear();
-        if outcome != Outcome::Gone || self.shape.bomb().is_none() || took < BOMB {
+        let is_over = matches!(outcome, Outcome::Gone | Outcome::Swept);
+        if !is_over || self.shape.bomb().is_none() || took < BOMB {
             return Ok(outcome);
         }
         assert!(
             self.weaker().is_some(),
             "after {took:?} the bomb may have ended by itself"
         );
-        Ok(Outcome::Left)
+        Ok(Outcome::Left(BTreeSet::new()))
     }
 
     /// Does it, and gives what the host was told.
@@ -183,7 +191,7 @@ impl Cell {
             return if is_gone {
                 Outcome::Gone
             } else {
-                Outcome::Left
+                Outcome::Left(BTreeSet::new())
             };
         }
         let wait = Deadline::after(SETTLE);
@@ -193,69 +201,45 @@ impl Cell {
         if told.names_all(&ground.members) {
             Outcome::Named(told.reasons())
         } else {
-            Outcome::Left
-        }
-    }
-}
-
-/// What a host was told of an ending.
-struct Told {
-    is_all_gone: bool,
-    is_incomplete: bool,
-    /// Who is left, and why.
-    named: BTreeMap<i32, String>,
-}
-
-impl Told {
-    fn parse(said: &str) -> Self {
-        let mut words = said.split(' ');
-        let verdict = words.next().unwrap_or_default();
-        let mut named = BTreeMap::new();
-        for (why, pid) in words.filter_map(|word| word.split_once(':')) {
-            let pid = pid.parse().expect("a process number");
-            // Survivors come first: one that is adopted too keeps the better reason.
-            named.entry(pid).or_insert_with(|| why.to_owned());
-        }
-        Self {
-            is_all_gone: verdict == "AllGone",
-            is_incomplete: verdict == "Incomplete",
-            named,
+            Outcome::Left(BTreeSet::new())
         }
     }
 
-    fn reasons(&self) -> BTreeSet<String> {
-        let reasons: BTreeSet<String> = self.named.values().cloned().collect();
-        if reasons.is_empty() {
-            // Nobody could be held long enough to be named.
-            return BTreeSet::from(["fork_rate".to_owned()]);
+    /// What is left where nobody is told of it, and what a sweep makes of that.
+    fn judge_untold(self, ground: &mut Ground) -> Result<Outcome, String> {
+        let wait = Deadline::after(SUPERVISED);
+        // A killed keeper that is process 1 of a namespace is over when the last one in it is.
+        let ends_anybody = self.event != Event::AllThree;
+        while ends_anybody
+            && ground.is_anybody_left()
+            && ground.is_supervised()
+            && !wait.is_reached()
+        {
+            pass(LOOK);
         }
-        reasons
-    }
-
-    /// Whether everybody who lives is named, or is of a session that is.
-    fn names_all(&self, members: &[Witness]) -> bool {
-        let is_listed = self.named.values().any(|why| why == "listed");
-        let mut living = members.iter().filter(|member| member.is_alive());
-        is_listed || living.all(|member| self.named.contains_key(&member.pid()))
+        if settles(ground) {
+            return Ok(Outcome::Gone);
+        }
+        // A sweep is for those who have nobody else, and the page does not speak of one after a
+        // race that may have had another end.
+        if self.event.is_told() || self.weaker() == Some(GONE_OR_LEFT) {
+            return Ok(Outcome::Left(BTreeSet::new()));
+        }
+        // A grace is time for a bomb.
+        let grace = self.shape.bomb().map_or("200ms", |_| "0");
+        let swept = sweep(ground, grace)?;
+        let is_gone = settles(ground);
+        assert!(is_gone || !swept.is_clean, "{swept:?}, and somebody lives");
+        if is_gone {
+            return Ok(Outcome::Swept);
+        }
+        Ok(Outcome::Left(swept.reasons))
     }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?} {:?}", self.level, self.event, self.shape)
-    }
-}
-
-/// What is left where nobody is told of it.
-fn judge_untold(ground: &mut Ground) -> Outcome {
-    let wait = Deadline::after(SUPERVISED);
-    while ground.is_anybody_left() && ground.is_supervised() && !wait.is_reached() {
-        pass(LOOK);
-    }
-    if settles(ground) {
-        Outcome::Gone
-    } else {
-        Outcome::Left
     }
 }
 

@@ -12,10 +12,14 @@ use foster_tests::{
 
 use crate::cell::Cell;
 use crate::events::Event;
+use crate::levels::missing;
 use crate::shapes::{BOMBED, NOBODY, Shape};
 
 /// How long the helper of a dead host may take: a hard limit, and what a busy machine adds.
 const HANGUP: Duration = Duration::from_secs(20);
+
+/// The runtime directory, in the scratch folder.
+const RUNTIME: &str = "run";
 
 /// Everybody of one cell. The fields are dropped in this order.
 pub(crate) struct Ground {
@@ -29,7 +33,9 @@ pub(crate) struct Ground {
     mute: Option<Mute>,
     /// What a tag does not follow is held by this.
     cgroup: Option<Cgroup>,
-    _stage: Stage,
+    /// Whose helper it is, where it is not this user's.
+    pub(crate) user: Option<u32>,
+    pub(crate) stage: Stage,
 }
 
 impl Ground {
@@ -39,6 +45,9 @@ impl Ground {
     ///
     /// The condition that is missing here.
     pub(crate) fn new(cell: Cell, deadline: Duration) -> Result<Self, String> {
+        if let Some(missing) = missing(cell.level) {
+            return Err(missing);
+        }
         let stage = Stage::new();
         let cgroup = cgroup(cell, &stage)?;
         let mut mute = Mute::of(cell.shape, &stage)?;
@@ -59,7 +68,9 @@ impl Ground {
             | Event::HelperStopped => "exec sleep 60",
         };
         let command = cell.shape.command(stage.tag(), fixture.as_deref(), last);
-        let program = wrapped(cell, &stage, cgroup.as_ref())
+        let user = (cell.shape == Shape::Setuid).then_some(NOBODY);
+        let program = wrapped(&stage, cgroup.as_ref(), user)
+            .env("XDG_RUNTIME_DIR", runtime_directory(&stage, user)?)
             .args(options(cell, deadline))
             .arg("--")
             .args(command);
@@ -90,8 +101,14 @@ impl Ground {
             pipe,
             mute,
             cgroup,
-            _stage: stage,
+            user,
+            stage,
         })
+    }
+
+    /// Where its helper keeps its record.
+    pub(crate) fn records(&self) -> PathBuf {
+        self.stage.scratch().join(RUNTIME).join("foster")
     }
 
     /// Whether a member lives.
@@ -117,7 +134,8 @@ impl Ground {
             mut pipe,
             mute,
             cgroup,
-            _stage,
+            user: _,
+            stage: _stage,
         } = self;
         host.close_stdin();
         drop(mute);
@@ -218,15 +236,24 @@ fn fixture(shape: Shape, stage: &Stage) -> Result<Option<String>, String> {
     Ok(Some(copy.display().to_string()))
 }
 
+/// A runtime directory of the cell's own, so that a sweep of it meets no other instance.
+fn runtime_directory(stage: &Stage, user: Option<u32>) -> Result<PathBuf, String> {
+    let path = stage.scratch().join(RUNTIME);
+    let made = std::fs::create_dir(&path);
+    let made = made.and_then(|()| std::os::unix::fs::chown(&path, user, user));
+    made.map_err(|error| format!("no runtime directory: {error}"))?;
+    Ok(path)
+}
+
 /// The host, in the cgroup and as the user of its cell.
-fn wrapped(cell: Cell, stage: &Stage, cgroup: Option<&Cgroup>) -> Program {
+fn wrapped(stage: &Stage, cgroup: Option<&Cgroup>, user: Option<u32>) -> Program {
     let Some(cgroup) = cgroup else {
         return Program::fixture(stage, "host-of-one");
     };
     let mut program = Program::fixture(stage, "in-cgroup").arg(cgroup.procs());
-    if cell.shape == Shape::Setuid {
-        cgroup.give_to(NOBODY);
-        program = program.arg(format!("user={NOBODY}"));
+    if let Some(user) = user {
+        cgroup.give_to(user);
+        program = program.arg(format!("user={user}"));
     }
     let host = foster_tests::places::fixture("host-of-one");
     program.arg("--").arg(host)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Why somebody who is left was named, in the order of the page's notes.
-pub(crate) const REASONS: [(&str, &str); 9] = [
+/// Why somebody is left, as a host or a sweep was told, in the order of the page's notes.
+pub(crate) const REASONS: [(&str, &str); 10] = [
     (
         "not_permitted",
         "it is another user's, whom the helper may not signal",
@@ -28,6 +28,10 @@ pub(crate) const REASONS: [(&str, &str); 9] = [
         "unattributed",
         "it has left the session and its parent, and no session can be shown to own it; it ends with the helper",
     ),
+    (
+        "live",
+        "its helper is stopped and not dead, so that a sweep does not touch what is its",
+    ),
 ];
 
 /// What a cell shows.
@@ -37,8 +41,11 @@ pub(crate) enum Outcome {
     Gone,
     /// The host was told who is left, each with one of these reasons.
     Named(BTreeSet<String>),
-    /// Somebody is left of whom the host was not told.
-    Left,
+    /// Somebody is left, of whom the host was not told, until a sweep ends everybody.
+    Swept,
+    /// Somebody is left of whom the host was not told. The reasons are those that a sweep gives,
+    /// where a sweep is what ends the rest, and this one did not.
+    Left(BTreeSet<String>),
     /// There is no such cell.
     Void(&'static str),
     /// It has not run here, for want of this.
@@ -51,7 +58,9 @@ impl Outcome {
         match self {
             Self::Gone => Some("gone".to_owned()),
             Self::Named(reasons) => Some(format!("named {}", notes(reasons))),
-            Self::Left => Some("**left**".to_owned()),
+            Self::Swept => Some("sweep".to_owned()),
+            Self::Left(reasons) if reasons.is_empty() => Some("**left**".to_owned()),
+            Self::Left(reasons) => Some(format!("**left** {}", notes(reasons))),
             Self::Void(_) => Some("–".to_owned()),
             Self::NotRun(_) => None,
         }

@@ -152,17 +152,22 @@ fn in_short(row: &[(Shape, &str)]) -> String {
         return "–".to_owned();
     }
     let gone = names(&|text| text == "gone");
+    let swept = names(&|text| text == "sweep");
     let left = names(&|text| text.contains("left"));
     let named = names(&|text| text.contains("named") && !text.contains("left"));
-    if gone.is_empty() && named.is_empty() {
-        return "left".to_owned();
-    }
-    let mut parts = vec!["gone".to_owned()];
-    if !named.is_empty() {
-        parts.push(format!("named: {}", named.join(", ")));
-    }
-    if !left.is_empty() {
-        parts.push(format!("left: {}", left.join(", ")));
+    // The first that there is stands for the rest of the row.
+    let mut parts = Vec::new();
+    for (word, shapes) in [
+        ("gone", gone),
+        ("named", named),
+        ("sweep", swept),
+        ("left", left),
+    ] {
+        match (parts.is_empty(), shapes.is_empty()) {
+            (_, true) => {}
+            (true, false) => parts.push(word.to_owned()),
+            (false, false) => parts.push(format!("{word}: {}", shapes.join(", "))),
+        }
     }
     parts.join("; ")
 }

@@ -77,6 +77,11 @@ impl Shape {
         }
     }
 
+    /// Whether most of its cells take as long as a supervisor or a sweep may try.
+    pub(crate) fn is_slow(self) -> bool {
+        matches!(self, Self::Setuid | Self::MuteFuse)
+    }
+
     /// The command: its member says a line, and then the leader does the last of the script. The
     /// tag is `$0`, and `$1` the fixture of the shape.
     pub(crate) fn command(self, tag: &str, fixture: Option<&str>, last: &str) -> Vec<String> {
