@@ -27,8 +27,10 @@ pub(crate) const HARD_LIMIT: Duration = Duration::from_secs(5);
 /// How many members are watched by pidfd at one time; the rest is found by looking again.
 const MOST_WATCHED: usize = 64;
 
-/// While KILL is at work the next look comes at the latest after 1 ms, then 2, 4 and so on,
-/// up to this.
+/// While KILL is at work and meets new members, the next look comes at the latest after this.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// After looks that meet nobody new it comes after 2 ms, then 4 and so on, up to this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// During a grace members that are not watched are looked for this often.
@@ -110,7 +112,7 @@ impl Work {
             watched: Vec::new(),
             rounds: 0,
             newcomers: 0,
-            pause: Duration::from_millis(1),
+            pause: SHORTEST_PAUSE,
         }
     }
 
@@ -130,6 +132,10 @@ impl Work {
             }
             Force::None | Force::Plain(_) | Force::Signal(_) | Force::Rest(_) => Some(GRACE_PAUSE),
             Force::Freeze | Force::Kill => {
+                // Where new members come, the next look is at once.
+                if self.newcomers > 0 {
+                    self.pause = SHORTEST_PAUSE;
+                }
                 let pause = self.pause;
                 self.pause = (pause * 2).min(LONGEST_PAUSE);
                 Some(pause)

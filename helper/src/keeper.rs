@@ -26,7 +26,7 @@ use crate::sys::fork::{Isolation, leave};
 use crate::sys::kernel::Features;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
-use crate::sys::{Scheduling, outer, own};
+use crate::sys::{Scheduling, outer, own, pace};
 use crate::{SYSTEM, run_server};
 
 /// The id of the spawn that a keeper is born with, and of each that it is handed later.
@@ -109,6 +109,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         outer::show_by(view?);
     }
     own::new_session()?;
+    pace::weigh_more();
     own::become_subreaper()?;
     let reaper = Reaper::on_this_thread()?;
     let context = Context {

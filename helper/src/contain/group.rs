@@ -27,6 +27,10 @@ const MOST_HELD: usize = 1024;
 /// A walk ends after this time, so that no other session waits longer for its turn.
 const LONGEST_WALK: Duration = Duration::from_millis(20);
 
+/// A walk over those whom nobody owns: at a keeper's death or the helper's end, which are rare,
+/// and perhaps beside a tree that takes every processor.
+const LONGEST_SWEEP: Duration = Duration::from_millis(250);
+
 /// A keeper's walk: it has one session, and a tree that takes every processor leaves it little
 /// of that time to run.
 const LONGEST_WALK_ALONE: Duration = Duration::from_secs(1);
@@ -193,9 +197,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn is_over_budget(&mut self) -> bool {
-        let longest = match self.ground.all_ours {
-            true => LONGEST_WALK_ALONE,
-            false => LONGEST_WALK,
+        let longest = match (self.ground.all_ours, self.scope) {
+            (true, _) => LONGEST_WALK_ALONE,
+            (false, Scope::Unclaimed) => LONGEST_SWEEP,
+            (false, Scope::Session { .. }) => LONGEST_WALK,
         };
         let over = self.nodes.len() >= MOST_HELD || self.started.elapsed() >= longest;
         self.census.cut |= over;
@@ -219,7 +224,8 @@ impl Walk<'_> {
         let orphans = orphans()?;
         self.census.orphan_free = orphans.is_empty();
         self.moved = false;
-        for orphan in orphans {
+        // The newest are last, and who flees by forking is among them.
+        for orphan in orphans.into_iter().rev() {
             if self.is_over_budget() {
                 return Ok(());
             }

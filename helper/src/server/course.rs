@@ -104,6 +104,8 @@ impl Server {
         if self.take_up(session).is_none() {
             return Ok(());
         }
+        // Before the first look: it is the one that meets the most.
+        self.pace.keep(true);
         let owner = Owner::Session(session);
         self.timers.cancel(owner, Alarm::Grace);
         self.timers.set(owner, Alarm::Hard, self.now, HARD_LIMIT);

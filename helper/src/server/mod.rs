@@ -255,7 +255,7 @@ impl Server {
             false => None,
         };
         // On the thread that serves, which is not the one that started the helper.
-        let pace = Pace::calm(ready.context.scheduling);
+        let pace = Pace::calm(ready.context.scheduling, role == Role::Helper);
         let mut server = Self {
             role,
             pace,

@@ -1,19 +1,19 @@
-//! How soon this thread runs beside others (`sched_setattr(2)`).
+//! How soon this process runs beside others (`sched(7)`).
 //!
 //! A bomb of a thousand sessions is a thousand groups to the scheduler, and whoever ends it is
-//! one more. So a helper and a keeper ask for short slices, which are given sooner since Linux
-//! 6.12 and need no privilege, and while they end a tree for a place before everybody, where
-//! they may. What they fork is given back what the helper was started with.
+//! one more. So the sessions of helper and keepers weigh more, and the helper goes before
+//! everybody while a tree is ended, where they may. What it forks is given back what the helper
+//! was started with.
+//!
+//! A keeper never goes before everybody: on the processor that it does not take, a tree that
+//! flees by forking would run undisturbed.
 
 use std::fs;
 use std::io;
 
 use super::raw::{self, Scheduling};
 
-/// The slice that is asked for: the least that the kernel gives.
-const SLICE_NS: u64 = 100_000;
-
-/// The scheduling of a thread that ends trees.
+/// The scheduling of the thread that serves.
 #[derive(Debug)]
 pub(crate) struct Pace {
     calm: Option<Scheduling>,
@@ -36,8 +36,9 @@ pub(crate) fn inherited() -> Option<Scheduling> {
     Some(found.with_slice(slice))
 }
 
-/// Gives the session of this process more of the processors than others have, where it may:
-/// `sched(7)`, "The autogroup feature". A command has a session and a weight of its own.
+/// Gives the session of this process more of the processors than others have, where it may
+/// (`CAP_SYS_NICE`): `sched(7)`, "The autogroup feature". A command has a session and a weight
+/// of its own.
 pub(crate) fn weigh_more() {
     if let Err(error) = fs::write("/proc/self/autogroup", "-20") {
         tracing::debug!(%error, "the weight of the session stays as it is");
@@ -46,16 +47,14 @@ pub(crate) fn weigh_more() {
 
 impl Pace {
     /// Sets the calm pace of this thread. A keeper may have been forked in haste.
-    pub(crate) fn calm(inherited: Option<Scheduling>) -> Self {
-        let calm = inherited.map(|found| found.with_slice(SLICE_NS));
-        let set = calm.as_ref().map(raw::set_scheduling);
-        if let Some(Err(error)) = set {
-            tracing::debug!(%error, "slices stay as they are");
+    pub(crate) fn calm(inherited: Option<Scheduling>, may_haste: bool) -> Self {
+        if let Some(Err(error)) = inherited.as_ref().map(raw::set_scheduling) {
+            tracing::debug!(%error, "the scheduling stays as it is");
         }
         Self {
-            calm,
+            calm: inherited,
             in_haste: false,
-            may_haste: true,
+            may_haste,
         }
     }
 
