@@ -5,8 +5,8 @@
 
 use nix::errno::Errno;
 use nix::libc::{
-    E2BIG, EACCES, EAGAIN, EBUSY, EINVAL, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM,
-    ERANGE, EROFS, EUSERS,
+    E2BIG, EACCES, EAGAIN, EBUSY, ECANCELED, EINVAL, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP,
+    EPERM, ERANGE, EROFS, EUSERS,
 };
 
 use crate::cli::words;
@@ -165,6 +165,11 @@ fn cgroup_enter(errno: i32) -> &'static str {
     match errno {
         ENOSYS | EINVAL | E2BIG => "use Linux 5.7 or newer, in a sandbox that lets clone3 pass",
         EBUSY | EOPNOTSUPP => "start foster in a cgroup that is not threaded",
+        // A process that is started in a new cgroup is dead before it has run.
+        ECANCELED => {
+            "start foster in a cgroup that is new: this one has been killed once (cgroup.kill), \
+             and since then the kernel kills whatever is started from it in another one"
+        }
         _ => DELEGATE,
     }
 }

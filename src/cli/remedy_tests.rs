@@ -85,6 +85,7 @@ fn the_remedy_follows_the_error_number() {
         (Obstacle::CgroupCreate, EAGAIN, "cgroup.max.descendants"),
         (Obstacle::CgroupEnter, EACCES, "Delegate=yes"),
         (Obstacle::CgroupEnter, ENOSYS, "Linux 5.7"),
+        (Obstacle::CgroupEnter, ECANCELED, "a cgroup that is new"),
         (Obstacle::CgroupKill, ENOENT, "Linux 5.14"),
         (Obstacle::CgroupRoot, EBUSY, "without processes"),
         (

@@ -7,6 +7,8 @@ mod ground;
 mod ends;
 #[path = "adversaries/frozen.rs"]
 mod frozen;
+#[path = "adversaries/killed_before.rs"]
+mod killed_before;
 #[path = "adversaries/losses.rs"]
 mod losses;
 #[path = "adversaries/movers.rs"]

@@ -160,7 +160,7 @@ impl Base {
     }
 
     /// Finds out whether the level can be had, by doing all of it once: make a leaf, start a
-    /// process in it, kill it by the leaf, see the leaf empty, remove it.
+    /// process in it, see it run, kill it by the leaf, see the leaf empty, remove it.
     pub(crate) fn try_out(self) -> Result<Self, Lack> {
         let leaf = self
             .make("probe", TreeLimits::default())
@@ -253,11 +253,19 @@ impl Leaf {
         set("cpu.max", quota)
     }
 
-    /// Starts a process inside, kills it by the leaf, and sees the leaf empty.
+    /// Starts a process inside, sees it run, kills it by the leaf, and sees the leaf empty.
+    ///
+    /// It may be dead before it has run: since Linux 6.14 a fork is killed whose cgroup has been
+    /// killed meanwhile, and that is told by comparing how often `cgroup.kill` has hit the cgroup
+    /// of the parent and the one of the child (`kill_seq`, `cgroup_post_fork`). They are two
+    /// cgroups here, and a new one has been hit by none, so where the helper's own was ever hit,
+    /// or one above it while it was there, every child that is started in a leaf dies at birth.
     fn try_out(&self) -> Result<(), Lack> {
         let enter = lack(Obstacle::CgroupEnter);
         let kill = lack(Obstacle::CgroupKill);
-        let sleeper = spawn_sleeper(self.directory()).map_err(enter)?;
+        let sleeper = spawn_sleeper(self.directory()).map_err(&enter)?;
+        let has_run = sleeper.has_run(PROBE_LIMIT);
+        let sleeper = sleeper.leader;
         let killed = self.kill();
         if killed.is_err() {
             // It must not be left behind, whatever the leaf can do.
@@ -274,6 +282,9 @@ impl Leaf {
                     sleeper = Some(held);
                 }
             }
+        }
+        if !has_run.map_err(&enter)? {
+            return Err((Obstacle::CgroupEnter, libc::ECANCELED));
         }
         killed.map_err(&kill)?;
         match self.is_populated().map_err(&kill)? {

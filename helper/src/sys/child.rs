@@ -14,11 +14,12 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use foster_protocol::Step;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::{geteuid, getppid, setsid};
+use nix::unistd::{geteuid, getppid, setsid, write};
 
 use super::kernel::Features;
 use super::plan::{Orders, Wire};
@@ -45,10 +46,12 @@ pub(super) struct Surroundings {
     pub(super) helper_pid: i32,
 }
 
-/// Sleeps until it is killed, and no longer than its parent lives.
-pub(super) fn sleep() -> ! {
+/// Says by one byte that it runs, and sleeps until it is killed, no longer than its parent lives.
+pub(super) fn sleep(word: BorrowedFd<'_>) -> ! {
     // Without a death signal it still dies with its cgroup, which is what it is for.
     let _second_line = prctl::set_pdeathsig(Signal::SIGKILL);
+    // Unsaid, it counts as one that has not run.
+    let _unsaid = write(word, b"1");
     loop {
         raw::pause();
     }

@@ -4,11 +4,14 @@
 //! an exec that hangs on a dead file system would hang the helper with it.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use foster_protocol::Step;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::unistd::pipe2;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::unistd::{pipe2, read};
 
 use super::child::{self, Surroundings};
 use super::kernel::Features;
@@ -99,15 +102,55 @@ pub(crate) fn spawn(
     }
 }
 
+/// A child that sleeps inside a cgroup until it is killed.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    /// The child.
+    pub(crate) leader: Leader,
+    /// Where it says that it runs.
+    word: OwnedFd,
+}
+
 /// Forks a child that sleeps inside a cgroup until it is killed.
 ///
 /// # Errors
 ///
-/// What `clone3(2)` says.
-pub(crate) fn spawn_sleeper(cgroup: BorrowedFd<'_>) -> io::Result<Leader> {
+/// What `pipe2(2)` and `clone3(2)` say.
+pub(crate) fn spawn_sleeper(cgroup: BorrowedFd<'_>) -> io::Result<Sleeper> {
+    let (word, word_end) = pipe(OFlag::O_CLOEXEC)?;
     match raw::clone3(Some(cgroup))? {
-        Forked::Child => child::sleep(),
-        Forked::Parent { pid, pidfd } => Ok(Leader::new(pid, pidfd)),
+        Forked::Child => child::sleep(word_end.as_fd()),
+        Forked::Parent { pid, pidfd } => Ok(Sleeper {
+            leader: Leader::new(pid, pidfd),
+            word,
+        }),
+    }
+}
+
+impl Sleeper {
+    /// Waits until it says that it runs, or is dead, or the time is up. True where it has run.
+    ///
+    /// # Errors
+    ///
+    /// What `poll(2)` and `read(2)` say; `TimedOut` where it says nothing and lives.
+    pub(crate) fn has_run(&self, limit: Duration) -> io::Result<bool> {
+        let give_up = Instant::now() + limit;
+        loop {
+            let left = give_up.saturating_duration_since(Instant::now());
+            let millis = u16::try_from(left.as_millis()).unwrap_or(u16::MAX);
+            match poll(
+                &mut [PollFd::new(self.word.as_fd(), PollFlags::POLLIN)],
+                millis,
+            ) {
+                Ok(0) if left.is_zero() => {
+                    return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+                }
+                Ok(0) | Err(Errno::EINTR) => {}
+                // The end of file is its death: nobody else holds the other end.
+                Ok(_) => return Ok(read(&self.word, &mut [0_u8])? == 1),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
