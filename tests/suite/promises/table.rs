@@ -12,7 +12,7 @@ use crate::cell::Cell;
 use crate::events::EVENTS;
 use crate::outcome::Outcome;
 use crate::page::{Page, Texts, UNKNOWN, summary, tables};
-use crate::shapes::{SHAPES, Shape};
+use crate::shapes::SHAPES;
 use crate::stranger::Strangers;
 
 /// Set to 1, the bombs of 1,000 run too. `.ci/run promises` sets it.
