@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::poll::PollFlags;
 
-use crate::deadline::{DEATH, Deadline, poll_one};
+use crate::deadline::{DEATH, Deadline, LOOK, pass, poll_one};
 use crate::link::Link;
 use crate::proc;
 use crate::stage::note_not_run;
@@ -117,7 +117,13 @@ impl Link {
     ///
     /// Where it has more or fewer; the message lists them.
     pub fn assert_descriptors(&self, before: Option<usize>) {
-        let (Some(before), Some(now)) = (before, self.descriptors()) else {
+        let Some(before) = before else { return };
+        // A keeper that comes to wait, or goes, is counted apart from its two.
+        let deadline = Deadline::after(DEATH);
+        while self.descriptors().is_some_and(|now| now != before) && !deadline.is_reached() {
+            pass(LOOK);
+        }
+        let Some(now) = self.descriptors() else {
             return;
         };
         let list = proc::descriptors(self.pid());
