@@ -198,9 +198,9 @@ impl Base {
         Leaf::open(self.place(&name_of(session)))
     }
 
-    /// Removes what a session left. What is still in use stays.
-    pub(crate) fn remove_of(&self, session: SessionId) {
-        remove_tree(&self.place(&name_of(session)), 0);
+    /// Removes what a session left. False where it stays, because it is still in use.
+    pub(crate) fn remove_of(&self, session: SessionId) -> bool {
+        remove_tree(&self.place(&name_of(session)), 0)
     }
 
     /// Removes what any session of this helper left. What is still in use stays.
@@ -394,28 +394,30 @@ fn open_in(directory: &File, name: &str, access: OFlag) -> io::Result<File> {
 }
 
 /// Removes cgroups from the bottom up. One that is in use stays, and so do those above it; a
-/// later sweep finds them.
-fn remove_tree(path: &Path, depth: usize) {
+/// later sweep finds them. True where nothing stays.
+fn remove_tree(path: &Path, depth: usize) -> bool {
     if depth > DEEPEST {
-        return;
+        return false;
     }
     match fs::remove_dir(path) {
-        Ok(()) => return,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Ok(()) => return true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
         Err(_) => {}
     }
     let Ok(entries) = fs::read_dir(path) else {
-        return;
+        return false;
     };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_tree(&entry.path(), depth + 1);
         }
     }
-    if let Err(error) = fs::remove_dir(path) {
+    let removed = fs::remove_dir(path);
+    if let Err(error) = &removed {
         let busy = error.raw_os_error() == Some(Errno::EBUSY as i32);
         tracing::debug!(%error, busy, "a cgroup stays");
     }
+    removed.is_ok()
 }
 
 #[cfg(test)]

@@ -209,6 +209,7 @@ impl Server {
         for session in waiting {
             self.look(session)?;
         }
+        self.remove_empty_cgroups();
         self.forget_empty_trees()?;
         self.go_on_sweeping()
     }

@@ -197,6 +197,8 @@ pub(crate) struct Server {
     relays: BTreeMap<SessionId, Relay>,
     /// Keepers that wait for a session.
     spares: Vec<Spare>,
+    /// Sessions whose keepers are gone and whose cgroups were still in use then.
+    in_use: BTreeSet<SessionId>,
     /// Requests of the client's that wait for keepers.
     relay_waiting: usize,
     /// The adopted orphans.
@@ -272,6 +274,7 @@ impl Server {
             table: Table::default(),
             relays: BTreeMap::new(),
             spares: Vec::new(),
+            in_use: BTreeSet::new(),
             relay_waiting: 0,
             adopted: ready.adopted,
             own_children,
@@ -415,7 +418,7 @@ impl Server {
         let Some(base) = &self.base else { return };
         match (self.role, self.kept) {
             (Role::Helper, _) => base.remove_all(),
-            (Role::Keeper, Some(session)) => base.remove_of(session),
+            (Role::Keeper, Some(session)) => drop(base.remove_of(session)),
             // A spare keeper has removed its last one.
             (Role::Keeper, None) => {}
         }

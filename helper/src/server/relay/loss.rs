@@ -144,6 +144,7 @@ impl Server {
         // A hangup closes the link, and its keeper goes when it has ended the session.
         let went_by_itself = relay.closed && clean && hung_up;
         if relay.is_over() || went_by_itself {
+            self.remove_cgroup_of(session);
             self.answer_stranded(session)?;
             if went_by_itself {
                 self.relays.remove(&session);
@@ -188,6 +189,23 @@ impl Server {
         }
     }
 
+    /// Removes the cgroup that a session has left behind, or notes that it is still in use: a
+    /// member that nothing could end outlives its keeper, and its death is seen here.
+    fn remove_cgroup_of(&mut self, session: SessionId) {
+        let relay = self.relays.get(&session);
+        let has_one = relay.is_some_and(|relay| relay.containment.level >= Level::Cgroup);
+        if has_one && self.base.as_ref().is_some_and(|base| !base.remove_of(session)) {
+            self.in_use.insert(session);
+        }
+    }
+
+    /// Somebody has died: cgroups that were in use may be empty now.
+    pub(in crate::server) fn remove_empty_cgroups(&mut self) {
+        if let Some(base) = &self.base {
+            self.in_use.retain(|session| !base.remove_of(*session));
+        }
+    }
+
     /// A session without a keeper has ended with the sweep.
     pub(in crate::server) fn end_lost(
         &mut self,
@@ -202,12 +220,10 @@ impl Server {
             ending.proof = Some(Proof::NamespaceDead);
         }
         relay.state = StateName::Ended;
-        if let Some(Ok(leaf)) = self.base.as_ref().map(|base| base.reopen(session)) {
-            leaf.remove();
-        }
         let last = Reply::Ended { ending };
         relay.last = Some(last.clone());
         let waits: Vec<Asked> = std::mem::take(&mut relay.asked).into_values().collect();
+        self.remove_cgroup_of(session);
         for asked in waits {
             match asked {
                 Asked::ClientEnd(id) => {
