@@ -52,6 +52,7 @@ pub(crate) struct Birth {
     pub(crate) containment: Containment,
     pub(crate) nofile: (u64, u64),
     pub(crate) oom_score: Option<i32>,
+    /// What it is to take back, where the helper has forked it in haste.
     pub(crate) scheduling: Option<Scheduling>,
     pub(crate) features: Features,
     pub(crate) reserve: Reserve,
@@ -109,6 +110,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         outer::show_by(view?);
     }
     own::new_session()?;
+    pace::take_back(birth.scheduling);
     pace::weigh_more();
     own::become_subreaper()?;
     let reaper = Reaper::on_this_thread()?;
@@ -117,7 +119,6 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         null: own::open_null()?,
         nofile: birth.nofile,
         oom_score: birth.oom_score,
-        scheduling: birth.scheduling,
         helper_pid: nix::unistd::getpid().as_raw(),
     };
     let ready = Ready {

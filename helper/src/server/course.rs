@@ -105,7 +105,7 @@ impl Server {
             return Ok(());
         }
         // Before the first look: it is the one that meets the most.
-        self.pace.keep(true);
+        self.pace.hasten();
         let owner = Owner::Session(session);
         self.timers.cancel(owner, Alarm::Grace);
         self.timers.set(owner, Alarm::Hard, self.now, HARD_LIMIT);

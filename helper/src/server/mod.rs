@@ -254,8 +254,10 @@ impl Server {
             true => Some(Adopted::open_own()?),
             false => None,
         };
-        // On the thread that serves, which is not the one that started the helper.
-        let pace = Pace::calm(ready.context.scheduling, role == Role::Helper);
+        let pace = match role {
+            Role::Helper => Pace::Calm { usual: None },
+            Role::Keeper => Pace::Steady,
+        };
         let mut server = Self {
             role,
             pace,
@@ -345,7 +347,9 @@ impl Server {
                 self.ring(owner, alarm)?;
             }
             self.go_on_closing()?;
-            self.pace.keep(self.is_ending());
+            if self.pace.is_in_haste() && !self.is_ending() {
+                self.pace.calm_down();
+            }
             self.rest_if_done()?;
         }
         Ok(())

@@ -65,8 +65,9 @@ impl Server {
         };
         let inside = cgroup.as_ref().map(Leaf::directory);
         let mark = self.instance.limit(session);
+        let usual = self.pace.to_give_back();
         let born = Plan::new(&spec, frame.descriptors, &self.context)
-            .and_then(|plan| spawn(plan.marked(mark), &self.context, inside));
+            .and_then(|plan| spawn(plan.marked(mark).scheduled(usual), &self.context, inside));
         match born {
             Ok(born) => {
                 self.adopt(id, session, spec, born, containment)?;

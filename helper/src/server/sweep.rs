@@ -48,7 +48,7 @@ impl Server {
         if let Some(sweep) = &mut self.sweep {
             sweep.killing = true;
         }
-        self.pace.keep(true);
+        self.pace.hasten();
         self.timers.cancel(Owner::Sweep, Alarm::Grace);
         self.timers
             .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);

@@ -114,6 +114,7 @@ impl Server {
         // The keeper of a session that is over has only to go.
         if !relay.is_over() {
             relay.state = StateName::Ending;
+            self.pace.hasten();
         }
         if let Some(keeper) = &relay.keeper
             && let Err(error) = keeper.signal(libc::SIGCONT)

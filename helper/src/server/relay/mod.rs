@@ -242,7 +242,7 @@ impl Server {
                     containment,
                     nofile: self.context.nofile,
                     oom_score: self.context.oom_score,
-                    scheduling: self.context.scheduling,
+                    scheduling: self.pace.to_give_back(),
                     features: self.context.features,
                     reserve: self.reserve,
                     base: self.base.clone(),
