@@ -21,10 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use foster_protocol::{
-    Capabilities, Cause, Containment, Frame, Inbox, Micros, OnExit, Outbox, RequestId, Seal,
-    SessionId, Spec, Step,
-};
+use foster_protocol::{Capabilities, Cause, Inbox, Micros, OnExit, Outbox, Seal, SessionId, Step};
 
 use crate::contain::cgroup::{Base, Leaf};
 use crate::dispatch::Own;
@@ -48,6 +45,7 @@ use crate::timers::{Alarm, Owner, Timers};
 use closing::Closing;
 use listing::PendingList;
 use relay::{Relay, Spare};
+pub(crate) use starting::Admitted;
 use sweep::Sweep;
 
 /// What a descriptor in the epoll set stands for. Tokens are never used twice, so an event
@@ -400,17 +398,10 @@ impl Server {
     }
 
     /// Keeps the session that a keeper was forked for, and those that it is handed later.
-    pub(crate) fn keep(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: Containment,
-    ) -> Result<(), Fault> {
+    pub(crate) fn keep(&mut self, admitted: Admitted) -> Result<(), Fault> {
         self.may_restrict = false;
         self.condition = Some(Condition::read()?);
-        self.start_here(id, session, spec, frame, containment)?;
+        self.start_here(admitted)?;
         self.serve()
     }
 

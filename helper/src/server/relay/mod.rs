@@ -17,12 +17,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Bytes, Call, Containment, Frame, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply,
-    Request, RequestId, SessionId, SessionInfo, Spec, StateName, Step, Until, Verdict, encode_call,
+    Bytes, Call, Containment, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply, Request,
+    RequestId, SessionId, SessionInfo, StateName, Step, Until, Verdict, encode_call,
 };
 
 use super::starting::POLL;
-use super::{Fault, Server, Watch};
+use super::{Admitted, Fault, Server, Watch};
 use crate::keeper::{self, Birth};
 use crate::sys::epoll::Interest;
 use crate::sys::fork::{Forked, fork_isolated, fork_keeper};
@@ -190,23 +190,15 @@ impl Relay {
 
 impl Server {
     /// Forks a keeper for a session. In the fork this returns [`Fault::Born`].
-    pub(super) fn bear_keeper(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: Containment,
-    ) -> Result<(), Fault> {
-        let (spec, frame) = match containment.level {
-            Level::Namespace => (spec, frame),
+    pub(super) fn bear_keeper(&mut self, admitted: Admitted) -> Result<(), Fault> {
+        let level = admitted.containment.level;
+        let left = match level {
+            Level::Namespace => Some(admitted),
             Level::Direct | Level::Group | Level::Tree | Level::Cgroup => {
-                match self.hand_over(id, session, spec, frame, &containment)? {
-                    Some(given_back) => given_back,
-                    None => return Ok(()),
-                }
+                self.hand_over(admitted)?
             }
         };
+        let Some(admitted) = left else { return Ok(()) };
         let made = nix::sys::socket::socketpair(
             nix::sys::socket::AddressFamily::Unix,
             nix::sys::socket::SockType::Stream,
@@ -216,13 +208,13 @@ impl Server {
         let (link, keeper_end) = match made {
             Ok(pair) => pair,
             Err(errno) => {
-                return self.note_stillborn(id, session, Step::Prepare, errno as i32);
+                return self.note_stillborn(&admitted, Step::Prepare, errno as i32);
             }
         };
-        let isolation = (self.isolation).filter(|_| containment.level == Level::Namespace);
+        let isolation = (self.isolation).filter(|_| level == Level::Namespace);
         // Room for the keeper's pidfd, below the reserve.
         let Ok(room) = self.context.null.try_clone() else {
-            return self.note_stillborn(id, session, Step::Prepare, libc::EMFILE);
+            return self.note_stillborn(&admitted, Step::Prepare, libc::EMFILE);
         };
         drop(room);
         let forked = match isolation {
@@ -236,10 +228,10 @@ impl Server {
                     link: keeper_end,
                     guards,
                     own_pidfd: self.own_pidfd.take(),
-                    session,
-                    spec,
-                    frame,
-                    containment,
+                    admitted: Admitted {
+                        id: keeper::BIRTH,
+                        ..admitted
+                    },
                     nofile: self.context.nofile,
                     oom_score: self.context.oom_score,
                     scheduling: self.pace.to_give_back(),
@@ -255,22 +247,20 @@ impl Server {
             Ok(Forked::Helper(keeper)) => keeper,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-                return self.note_stillborn(id, session, Step::Fork, errno);
+                return self.note_stillborn(&admitted, Step::Fork, errno);
             }
         };
         drop(keeper_end);
-        self.note_keeper(id, session, &spec, keeper, link, &containment)
+        self.note_keeper(&admitted, keeper, link)
     }
 
     fn note_keeper(
         &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: &Spec,
+        admitted: &Admitted,
         keeper: Leader,
         link: OwnedFd,
-        containment: &Containment,
     ) -> Result<(), Fault> {
+        let session = admitted.session;
         self.unreaped.insert(keeper.pid().0);
         let link_token = self.new_token(Watch::Relay(session));
         let keeper_token = self.new_token(Watch::Keeper(session));
@@ -285,9 +275,9 @@ impl Server {
                 .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
         }
         let link = (link, link_token);
-        let mut relay = Relay::new(spec, keeper, keeper_token, link, containment, self.now);
+        let mut relay = Relay::new(admitted, (keeper, keeper_token), link, self.now);
         relay.can_part &= is_watched;
-        self.note_relay(id, session, relay)
+        self.note_relay(admitted.id, session, relay)
     }
 
     /// Takes up a session whose keeper has its spawn already, or has it before it in the queue.

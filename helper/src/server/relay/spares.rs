@@ -11,12 +11,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Containment, Frame, Inbox, Level, Outbox, Reply, Request, RequestId, SessionId, Spec,
-    StateName, Verdict,
+    Inbox, Level, Outbox, Reply, Request, RequestId, SessionId, StateName, Verdict,
 };
 
 use super::super::starting::POLL;
-use super::super::{Fault, Role, Server, Watch};
+use super::super::{Admitted, Fault, Role, Server, Watch};
 use super::{Asked, Relay};
 use crate::keeper;
 use crate::sys::epoll::Interest;
@@ -246,44 +245,31 @@ impl Server {
     }
 
     /// Hands a session to a spare keeper. Gives it back where there is none.
-    pub(super) fn hand_over(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: &Containment,
-    ) -> Result<Option<(Spec, Frame)>, Fault> {
+    pub(super) fn hand_over(&mut self, admitted: Admitted) -> Result<Option<Admitted>, Fault> {
         let Some(mut spare) = self.take_spare()? else {
-            return Ok(Some((spec, frame)));
+            return Ok(Some(admitted));
         };
-        let Some((link, link_token)) = spare.link.take() else {
-            return Ok(Some((spec, frame)));
+        let Some(link) = spare.link.take() else {
+            return Ok(Some(admitted));
         };
+        let session = admitted.session;
         // A command of the same user may have stopped it.
         if let Err(error) = spare.keeper.signal(libc::SIGCONT) {
             tracing::debug!(%session, %error, "a spare keeper cannot be continued");
         }
-        self.watches.insert(link_token, Watch::Relay(session));
+        self.watches.insert(link.1, Watch::Relay(session));
         self.watches
             .insert(spare.keeper_token, Watch::Keeper(session));
         self.timers
             .set(Owner::Session(session), Alarm::Look, self.now, DOUBT);
-        let (keeper, token) = (spare.keeper, spare.keeper_token);
-        let mut relay = Relay::new(
-            &spec,
-            keeper,
-            token,
-            (link, link_token),
-            containment,
-            self.now,
-        );
+        let keeper = (spare.keeper, spare.keeper_token);
+        let mut relay = Relay::new(&admitted, keeper, link, self.now);
         let spawn = Request::Spawn {
             session,
-            spec: Box::new(spec),
+            spec: Box::new(admitted.spec),
         };
-        relay.queue(keeper::BIRTH, spawn, frame.descriptors)?;
-        self.note_relay(id, session, relay)?;
+        relay.queue(keeper::BIRTH, spawn, admitted.descriptors)?;
+        self.note_relay(admitted.id, session, relay)?;
         Ok(None)
     }
 
@@ -315,13 +301,14 @@ impl Server {
 /// What a relay begins with.
 impl Relay {
     pub(super) fn new(
-        spec: &Spec,
-        keeper: Leader,
-        keeper_token: u64,
+        admitted: &Admitted,
+        (keeper, keeper_token): (Leader, u64),
         link: (OwnedFd, u64),
-        containment: &Containment,
         now: Instant,
     ) -> Self {
+        let Admitted {
+            spec, containment, ..
+        } = admitted;
         Self {
             keeper: Some(keeper),
             keeper_token,
