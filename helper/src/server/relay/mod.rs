@@ -81,18 +81,33 @@ pub(crate) struct Relay {
     pub(super) last: Option<Reply>,
     /// The client has closed the session.
     closed: bool,
-    /// The keeper may keep another session after this one.
-    can_part: bool,
-    /// The keeper has been told to forget the session, which is over.
-    parting: bool,
-    /// The keeper has said that it can keep another one.
-    is_blank: bool,
-    /// The keeper was late and ran.
-    slow: bool,
-    /// The keeper was killed because it did not go.
-    killed: bool,
+    parting: Parting,
+    lateness: Lateness,
+}
+
+/// How a keeper parts with a session that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    /// It goes with it.
+    Never,
+    /// It may keep another session afterwards.
+    Possible,
+    /// It has been told to forget the session.
+    Told,
+    /// It has said that it can keep another one.
+    Blank,
+}
+
+/// How late a keeper is that is to end its session, or to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lateness {
+    InTime,
+    /// It was late and ran.
+    Slow,
+    /// It was killed because it did not go.
+    Killed,
     /// It does not die of that either.
-    stuck: bool,
+    Stuck,
 }
 
 impl Relay {
@@ -170,9 +185,18 @@ impl Relay {
         !(self.closed && self.is_over())
     }
 
+    /// The keeper has been told to forget the session, or has forgotten it.
+    fn is_parting(&self) -> bool {
+        match self.parting {
+            Parting::Never | Parting::Possible => false,
+            Parting::Told | Parting::Blank => true,
+        }
+    }
+
     /// Nothing of this keeps the helper from going.
     pub(super) fn lets_go(&self) -> bool {
-        self.keeper.is_none() || self.stuck || self.state == StateName::Released
+        let is_stuck = self.lateness == Lateness::Stuck;
+        self.keeper.is_none() || is_stuck || self.state == StateName::Released
     }
 
     fn info(&self, session: SessionId, now: Instant) -> SessionInfo {
@@ -276,7 +300,9 @@ impl Server {
         }
         let link = (link, link_token);
         let mut relay = Relay::new(admitted, (keeper, keeper_token), link, self.now);
-        relay.can_part &= is_watched;
+        if !is_watched {
+            relay.parting = Parting::Never;
+        }
         self.note_relay(admitted.id, session, relay)
     }
 

@@ -16,7 +16,7 @@ use foster_protocol::{
 
 use super::super::starting::POLL;
 use super::super::{Admitted, Fault, Role, Server, Watch};
-use super::{Asked, Relay};
+use super::{Asked, Lateness, Parting, Relay};
 use crate::keeper;
 use crate::sys::epoll::Interest;
 use crate::sys::leader::Leader;
@@ -71,15 +71,17 @@ impl Server {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(false);
         };
-        if !has_room || !relay.can_part || !relay.leaves_a_spare() {
+        if !has_room || !relay.leaves_a_spare() {
             return Ok(false);
         }
-        if relay.is_blank {
-            return self.park(session);
+        match relay.parting {
+            Parting::Never => return Ok(false),
+            Parting::Possible => relay.parting = Parting::Told,
+            Parting::Told => return Ok(true),
+            Parting::Blank => return self.park(session),
         }
         // The client's own `Close` is on its way already, or this one is in its place.
-        let is_asked = std::mem::replace(&mut relay.parting, true) || relay.closed;
-        if !is_asked {
+        if !relay.closed {
             self.send_down(session, RequestId(0), Request::Close { session })?;
         }
         Ok(true)
@@ -92,8 +94,11 @@ impl Server {
         reply: &Reply,
     ) -> Result<(), Fault> {
         if let Some(relay) = self.relays.get_mut(&session) {
-            relay.is_blank = matches!(reply, Reply::Pong { .. });
-            relay.can_part &= relay.is_blank;
+            let is_blank = matches!(reply, Reply::Pong { .. });
+            relay.parting = match is_blank && relay.parting != Parting::Never {
+                true => Parting::Blank,
+                false => Parting::Never,
+            };
         }
         self.forget_relay_if_done(session)
     }
@@ -328,12 +333,11 @@ impl Relay {
             exit: None,
             last: None,
             closed: false,
-            can_part: containment.level < Level::Namespace,
-            parting: false,
-            is_blank: false,
-            slow: false,
-            killed: false,
-            stuck: false,
+            parting: match containment.level < Level::Namespace {
+                true => Parting::Possible,
+                false => Parting::Never,
+            },
+            lateness: Lateness::InTime,
         }
     }
 }
