@@ -5,9 +5,9 @@
 //! locks of theirs may be held for ever, so signals are read from a descriptor instead. 1. The
 //! server is dropped whole, by the return from the loop: a copied epoll set must not be changed,
 //! and other sessions' pipes must not be held. 2. Every descriptor is closed but the link, the
-//! pidfds of host and helper, the record's lock, and what the session brings: a copied control socket would hide
-//! the helper's death from the host, a copied link a sibling's keeper's from the helper. 3. A
-//! session, a subreaper and an epoll set of its own.
+//! pidfds of host and helper, the record's lock, and what the session brings: a copied control
+//! socket would hide the helper's death from the host, a copied link a sibling's keeper's from the
+//! helper. 3. A session, a subreaper and an epoll set of its own.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

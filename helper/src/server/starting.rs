@@ -162,7 +162,7 @@ impl Server {
         step: Step,
         errno: i32,
     ) -> Result<(), Fault> {
-        let mut record = Record::new(admitted.id, self.new_body(&Spec::default()));
+        let mut record = Record::new(admitted.id, Body::new(&Spec::default()));
         record.body.failure = Some((step, errno));
         self.table.insert(admitted.session, record);
         self.apply(admitted.session, Event::NeverRan)
@@ -191,7 +191,7 @@ impl Server {
             self.timers
                 .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
         }
-        let mut record = Record::new(id, self.new_body(&spec));
+        let mut record = Record::new(id, Body::new(&spec));
         record.after_exit = match spec.on_exit {
             OnExit::Hold => AfterExit::Hold,
             OnExit::End { .. } => AfterExit::End,
@@ -219,25 +219,6 @@ impl Server {
         }
         tracing::debug!(%session, %pid, "forked");
         Ok(())
-    }
-
-    fn new_body(&self, spec: &Spec) -> Body {
-        Body {
-            leader: None,
-            leader_token: None,
-            status: None,
-            gate: None,
-            cgroup: None,
-            executing: false,
-            failure: None,
-            born: Instant::now(),
-            on_exit: spec.on_exit,
-            grace: spec.grace,
-            first_signal: spec.first_signal.unwrap_or(libc::SIGTERM),
-            orders: None,
-            work: None,
-            exited: false,
-        }
     }
 
     /// Reads what a child reports on its way to exec.

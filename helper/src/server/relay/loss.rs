@@ -13,8 +13,8 @@ use super::{Asked, Relay};
 use crate::timers::{Alarm, Owner};
 
 impl Server {
-    /// A keeper that has told everything becomes a spare one, or goes when its link does; the record goes when the client
-    /// has closed the session.
+    /// A keeper that has told everything becomes a spare one, or goes when its link does; the
+    /// record goes when the client has closed the session.
     pub(super) fn forget_relay_if_done(&mut self, session: SessionId) -> Result<(), Fault> {
         let Some(relay) = self.relays.get(&session) else {
             return Ok(());
