@@ -76,12 +76,6 @@ impl Server {
         }
     }
 
-    /// The keeper has closed its end: it is dead or about to be, and its pidfd will say so.
-    pub(super) fn lose_link(&mut self, session: SessionId) -> Result<(), Fault> {
-        self.close_link(session);
-        Ok(())
-    }
-
     /// A keeper that could not be held by pidfd is looked at every so often.
     pub(in crate::server) fn poll_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
         self.keeper_is_dead(session)?;
