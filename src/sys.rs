@@ -48,7 +48,7 @@ pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()>
 /// # Errors
 ///
 /// `ESRCH` where it leads none or nobody is left, `EINVAL` where the kernel does not know the
-/// flag; otherwise what the kernel says.
+/// flag, `ENOSYS` where it has no pidfds; otherwise what the kernel says.
 pub(crate) fn signal_whole_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     signal_pidfd(pidfd, signal, PROCESS_GROUP)
 }
@@ -62,17 +62,6 @@ pub(crate) fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<(
     signal_pidfd(pidfd, signal, 0)
 }
 
-/// Signals the process group of a pidfd's process, and nobody where the kernel does not know
-/// the flag (`pidfd_send_signal(2)`).
-///
-/// # Errors
-///
-/// `EINVAL` where the kernel does not know the flag, `ENOSYS` where it has no pidfds, `ESRCH`
-/// where nobody is left; otherwise what the kernel says.
-pub(crate) fn signal_group_strictly(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
-    signal_pidfd(pidfd, signal, PROCESS_GROUP)
-}
-
 /// Signals the process group of a leader by its number (`kill(2)`). The caller holds the leader
 /// unreaped and has checked the number.
 ///
@@ -80,13 +69,7 @@ pub(crate) fn signal_group_strictly(pidfd: BorrowedFd<'_>, signal: i32) -> io::R
 ///
 /// `ESRCH` where there is no such group; otherwise what the kernel says.
 pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
-    // SAFETY: the call takes two integers.
-    let code = unsafe { libc::kill(-leader, signal) };
-    if code < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    kill(-leader, signal)
 }
 
 /// Signals one process by its number (`kill(2)`). The caller holds it unreaped and has checked
@@ -96,8 +79,12 @@ pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
 ///
 /// What the kernel says.
 pub(crate) fn kill_process(pid: i32, signal: i32) -> io::Result<()> {
+    kill(pid, signal)
+}
+
+fn kill(target: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes two integers.
-    let code = unsafe { libc::kill(pid, signal) };
+    let code = unsafe { libc::kill(target, signal) };
     if code < 0 {
         Err(io::Error::last_os_error())
     } else {

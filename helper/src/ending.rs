@@ -92,6 +92,15 @@ pub(crate) struct Work {
     pause: Duration,
 }
 
+/// A session's tree as a look meets it.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree<'a> {
+    pub(crate) leader: &'a Leader,
+    /// The leader is not seen to be dead.
+    pub(crate) leader_lives: bool,
+    pub(crate) cgroup: Option<&'a Leaf>,
+}
+
 /// What a look came to.
 pub(crate) struct Look {
     /// Who lives, to be watched.
@@ -146,12 +155,15 @@ impl Work {
     /// Looks once at a session's tree and applies the force to it.
     pub(crate) fn look_at_session(
         &mut self,
-        leader: &Leader,
-        leader_lives: bool,
+        tree: &Tree<'_>,
         force: Force,
-        cgroup: Option<&Leaf>,
         ground: &Ground<'_>,
     ) -> io::Result<Look> {
+        let Tree {
+            leader,
+            leader_lives,
+            cgroup,
+        } = *tree;
         let held = self.start_round(force)?;
         // The cgroup before everything: one write reaches all of it, of whatever user.
         if let (Force::Kill, Some(cgroup)) = (force, cgroup) {

@@ -5,14 +5,14 @@
 //! locks of theirs may be held for ever, so signals are read from a descriptor instead. 1. The
 //! server is dropped whole, by the return from the loop: a copied epoll set must not be changed,
 //! and other sessions' pipes must not be held. 2. Every descriptor is closed but the link, the
-//! pidfds of host and helper, the record's lock, and what the session brings: a copied control socket would hide
-//! the helper's death from the host, a copied link a sibling's keeper's from the helper. 3. A
-//! session, a subreaper and an epoll set of its own.
+//! pidfds of host and helper, the record's lock, and what the session brings: a copied control
+//! socket would hide the helper's death from the host, a copied link a sibling's keeper's from the
+//! helper. 3. A session, a subreaper and an epoll set of its own.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use foster_protocol::{Capabilities, Containment, Frame, Inbox, RequestId, SessionId, Spec};
+use foster_protocol::{Capabilities, Inbox, RequestId};
 
 use crate::contain::cgroup::Base;
 use crate::contain::namespace::{self, User};
@@ -20,7 +20,7 @@ use crate::dispatch::Own;
 use crate::instance::Instance;
 use crate::orphans::Reaper;
 use crate::reserve::Reserve;
-use crate::server::{Role, Server, Start};
+use crate::server::{Admitted, Role, Server, Start};
 use crate::startup::Ready;
 use crate::sys::fork::{Isolation, leave};
 use crate::sys::kernel::Features;
@@ -45,13 +45,11 @@ pub(crate) struct Birth {
     pub(crate) guards: Vec<OwnedFd>,
     /// The helper's pidfd.
     pub(crate) own_pidfd: Option<OwnedFd>,
-    pub(crate) session: SessionId,
-    pub(crate) spec: Spec,
-    /// The descriptors that came with the spec.
-    pub(crate) frame: Frame,
-    pub(crate) containment: Containment,
+    /// The session that it is born for.
+    pub(crate) admitted: Admitted,
     pub(crate) nofile: (u64, u64),
     pub(crate) oom_score: Option<i32>,
+    /// What it is to take back, where the helper has forked it in haste.
     pub(crate) scheduling: Option<Scheduling>,
     pub(crate) features: Features,
     pub(crate) reserve: Reserve,
@@ -68,9 +66,7 @@ pub(crate) struct Birth {
 /// Lives as a keeper, from the fork to the exit. The server that was copied is gone.
 pub(crate) fn live(birth: Birth) -> ! {
     let code = match settle(birth) {
-        Ok((server, session, spec, frame, containment)) => run_server(server, |server| {
-            server.keep(BIRTH, session, spec, frame, containment)
-        }),
+        Ok((server, admitted)) => run_server(server, |server| server.keep(admitted)),
         Err(error) => {
             crate::complain(&error);
             SYSTEM
@@ -79,21 +75,19 @@ pub(crate) fn live(birth: Birth) -> ! {
     leave(code)
 }
 
-/// A server, and the session that it was made for.
-type Settled = (Server, SessionId, Spec, Frame, Containment);
-
-fn settle(birth: Birth) -> io::Result<Settled> {
+/// Makes a server of its own, and gives the session that it is for.
+fn settle(birth: Birth) -> io::Result<(Server, Admitted)> {
     let Birth {
         link,
         guards,
         own_pidfd,
-        frame,
+        admitted,
         ..
     } = birth;
     let guards: Vec<OwnedFd> = guards.into_iter().chain(own_pidfd).collect();
     let kept: Vec<BorrowedFd<'_>> = guards
         .iter()
-        .chain(&frame.descriptors)
+        .chain(&admitted.descriptors)
         .chain([&link])
         .map(AsFd::as_fd)
         .chain(birth.instance.lock())
@@ -109,6 +103,7 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         outer::show_by(view?);
     }
     own::new_session()?;
+    pace::take_back(birth.scheduling);
     pace::weigh_more();
     own::become_subreaper()?;
     let reaper = Reaper::on_this_thread()?;
@@ -117,7 +112,6 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         null: own::open_null()?,
         nofile: birth.nofile,
         oom_score: birth.oom_score,
-        scheduling: birth.scheduling,
         helper_pid: nix::unistd::getpid().as_raw(),
     };
     let ready = Ready {
@@ -138,5 +132,5 @@ fn settle(birth: Birth) -> io::Result<Settled> {
         reaper,
         role: Role::Keeper,
     })?;
-    Ok((server, birth.session, birth.spec, frame, birth.containment))
+    Ok((server, admitted))
 }

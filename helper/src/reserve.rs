@@ -39,9 +39,13 @@ impl Reserve {
         self.set(self.lifted);
     }
 
-    /// Keeps the reserve back again. What is open stays open.
-    pub(crate) fn restore(self) {
+    /// Runs a walk with room for its pidfds, and keeps the reserve back again. What is open stays
+    /// open.
+    pub(crate) fn with_room<T>(self, walk: impl FnOnce() -> T) -> T {
+        self.lift();
+        let came_to = walk();
         self.set(self.usual);
+        came_to
     }
 
     /// Moving the soft limit below the hard one is refused only by a seccomp filter; a walk

@@ -113,7 +113,6 @@ pub(crate) fn start() -> Result<Ready, Refusal> {
         null: own::open_null().during("open /dev/null")?,
         nofile,
         oom_score: None,
-        scheduling: pace::inherited(),
         helper_pid: own_pid(),
     };
     let Greeted {

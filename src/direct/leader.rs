@@ -95,7 +95,7 @@ impl Leader {
     /// `ESRCH` where nobody is left, or where the number is no longer its own.
     pub(super) fn signal_group(&self, signal: i32) -> io::Result<()> {
         if let Some(pidfd) = self.as_fd() {
-            match sys::signal_group_strictly(pidfd, signal) {
+            match sys::signal_whole_group(pidfd, signal) {
                 // Before Linux 6.9 there is no such flag.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
                 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use foster_protocol::{Cause, OnExit, Pid, Proof, SessionId, Survivor};
 
 use super::{Fault, Orders, Server, Watch};
-use crate::contain::group::{Census, Scope, census, unattributed};
-use crate::ending::{Force, HARD_LIMIT, Look, Work};
+use crate::contain::group::{Census, Ground, Scope, census, unattributed};
+use crate::ending::{Force, HARD_LIMIT, Look, Tree, Work};
 use crate::session::{Event, State};
 use crate::survivors::{explain_leader, explain_unpinned};
 use crate::sys::epoll::Interest;
@@ -105,7 +105,7 @@ impl Server {
             return Ok(());
         }
         // Before the first look: it is the one that meets the most.
-        self.pace.keep(true);
+        self.pace.hasten();
         let owner = Owner::Session(session);
         self.timers.cancel(owner, Alarm::Grace);
         self.timers.set(owner, Alarm::Hard, self.now, HARD_LIMIT);
@@ -181,28 +181,20 @@ impl Server {
     pub(super) fn look_with(&mut self, session: SessionId, force: Force) -> Result<bool, Fault> {
         let owner = Owner::Session(session);
         self.reap_strays()?;
-        let taken = self.change(session, |record| {
-            Some((
-                record.body.work.take()?,
-                record.body.leader.take()?,
-                record.body.exited,
-            ))
-        });
-        let Some(Some((mut work, leader, exited))) = taken else {
+        let taken = self.change(session, |record| record.body.work.take());
+        let Some(Some(mut work)) = taken else {
             return Ok(false);
         };
         self.unwatch(&work);
-        self.reserve.lift();
-        let cgroup = (self.table.get(session).ok()).and_then(|record| record.body.cgroup.as_ref());
-        let look = self
-            .with_ground(|ground| work.look_at_session(&leader, !exited, force, cgroup, ground));
-        let watched = look.map(|look| self.watch_members(owner, &mut work, look, force));
-        self.reserve.restore();
-        self.change(session, |record| {
-            record.body.leader = Some(leader);
-            record.body.work = Some(work);
+        let look = self.walk(session, |tree, ground| {
+            let look = work.look_at_session(tree, force, ground)?;
+            Ok((look, !tree.leader_lives))
         });
-        let (is_empty, proof) = watched?;
+        let Some((look, exited)) = look? else {
+            return Ok(false);
+        };
+        let (is_empty, proof) = self.watch_members(owner, &mut work, look, force);
+        self.change(session, |record| record.body.work = Some(work));
         if !(is_empty && exited) {
             return Ok(false);
         }
@@ -332,25 +324,14 @@ impl Server {
     /// reaped when nobody is.
     pub(super) fn look_late(&mut self, session: SessionId) -> Result<(), Fault> {
         self.leader_is_ready(session)?;
-        let taken = self.change(session, |record| {
-            record
-                .body
-                .leader
-                .take()
-                .map(|leader| (leader, record.body.exited))
+        let is_over = self.walk(session, |tree, ground| {
+            let look = Work::new(self.now).look_at_session(tree, Force::Kill, ground)?;
+            Ok(look.is_empty && !tree.leader_lives)
         });
-        let Some(Some((leader, exited))) = taken else {
+        let Some(is_over) = is_over? else {
             return Ok(());
         };
-        let mut once = Work::new(self.now);
-        let cgroup = (self.table.get(session).ok()).and_then(|record| record.body.cgroup.as_ref());
-        self.reserve.lift();
-        let look = self.with_ground(|ground| {
-            once.look_at_session(&leader, !exited, Force::Kill, cgroup, ground)
-        });
-        self.reserve.restore();
-        self.change(session, |record| record.body.leader = Some(leader));
-        if look?.is_empty && exited {
+        if is_over {
             if let Some(Some(cgroup)) = self.change(session, |record| record.body.cgroup.take()) {
                 cgroup.remove();
             }
@@ -362,15 +343,32 @@ impl Server {
         Ok(())
     }
 
+    /// Walks over a session's tree. None where its leader is reaped.
+    pub(super) fn walk<T>(
+        &self,
+        session: SessionId,
+        walk: impl FnOnce(&Tree<'_>, &Ground<'_>) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
+        let body = self.table.get(session).ok().map(|record| &record.body);
+        let Some((body, leader)) = body.and_then(|body| Some((body, body.leader.as_ref()?))) else {
+            return Ok(None);
+        };
+        let tree = Tree {
+            leader,
+            leader_lives: !body.exited,
+            cgroup: body.cgroup.as_ref(),
+        };
+        let on_ground = || self.with_ground(|ground| walk(&tree, ground));
+        self.reserve.with_room(on_ground).map(Some)
+    }
+
     /// Looks who is there, and does nothing to anyone.
-    pub(super) fn count(&mut self, leader: Pid, leader_lives: bool) -> io::Result<Census> {
+    pub(super) fn count(&self, leader: Pid, leader_lives: bool) -> io::Result<Census> {
         let scope = Scope::Session {
             leader,
             leader_lives,
         };
-        self.reserve.lift();
-        let found = self.with_ground(|ground| census(scope, ground, &mut |_| {}));
-        self.reserve.restore();
-        found
+        let look = || self.with_ground(|ground| census(scope, ground, &mut |_| {}));
+        self.reserve.with_room(look)
     }
 }

@@ -5,6 +5,7 @@
 //! not be joined by another thread that forks.
 
 mod actions;
+mod body;
 mod closing;
 mod course;
 mod ground;
@@ -15,20 +16,17 @@ mod requests;
 mod resting;
 mod starting;
 mod sweep;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use foster_protocol::{
-    Capabilities, Cause, Containment, Frame, Inbox, Micros, OnExit, Outbox, RequestId, Seal,
-    SessionId, Spec, Step,
-};
+use foster_protocol::{Capabilities, Inbox, Outbox, Seal, SessionId};
 
-use crate::contain::cgroup::{Base, Leaf};
+use crate::contain::cgroup::Base;
 use crate::dispatch::Own;
-use crate::ending::Work;
 use crate::instance::Instance;
 use crate::keeper::Birth;
 use crate::orphans::Reaper;
@@ -36,18 +34,19 @@ use crate::reserve::Reserve;
 use crate::session::{Event, IllegalTransition, State, next};
 use crate::startup::Ready;
 use crate::sys::condition::Condition;
-use crate::sys::epoll::{Epoll, Events, Interest};
+use crate::sys::epoll::{Epoll, Interest};
 use crate::sys::fork::Isolation;
-use crate::sys::leader::Leader;
 use crate::sys::own;
 use crate::sys::pace::Pace;
 use crate::sys::proc::Adopted;
 use crate::sys::spawn::Context;
 use crate::table::{Record, Table};
-use crate::timers::{Alarm, Owner, Timers};
+use crate::timers::{Owner, Timers};
+use body::{Body, Orders};
 use closing::Closing;
 use listing::PendingList;
 use relay::{Relay, Spare};
+pub(crate) use starting::Admitted;
 use sweep::Sweep;
 
 /// What a descriptor in the epoll set stands for. Tokens are never used twice, so an event
@@ -64,84 +63,6 @@ enum Watch {
     Keeper(SessionId),
     /// A keeper without a session, or its link.
     Spare,
-}
-
-/// The processes of a session.
-#[derive(Debug)]
-pub(crate) struct Body {
-    leader: Option<Leader>,
-    leader_token: Option<u64>,
-    /// The pipe on which the child reports its way to exec.
-    status: Option<(OwnedFd, u64)>,
-    gate: Option<OwnedFd>,
-    /// The cgroup that the leader was started in.
-    cgroup: Option<Leaf>,
-    /// The child has said that it goes into exec.
-    executing: bool,
-    failure: Option<(Step, i32)>,
-    born: Instant,
-    on_exit: OnExit,
-    grace: Micros,
-    first_signal: i32,
-    /// Why and how it is to end, from the first request for it.
-    orders: Option<Orders>,
-    /// What is known of the tree while it is watched or ended.
-    work: Option<Work>,
-    /// The leader is dead and unreaped.
-    exited: bool,
-}
-
-/// Why and how a session is to end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Orders {
-    pub(crate) cause: Cause,
-    /// The first signal.
-    pub(crate) first: i32,
-    pub(crate) grace: Duration,
-}
-
-impl Orders {
-    /// There is nothing to wait for between the first signal and KILL.
-    fn is_at_once(self) -> bool {
-        self.grace.is_zero() || self.first == libc::SIGKILL
-    }
-}
-
-impl Body {
-    /// The kernel has killed a member for want of memory, and the leader died of KILL.
-    fn is_out_of_memory(&self, status: i32) -> bool {
-        let kills = || self.cgroup.as_ref()?.oom_kills();
-        libc::WTERMSIG(status) == libc::SIGKILL && kills().is_some_and(|kills| kills > 0)
-    }
-
-    /// The orders of an ending that brings no terms of its own.
-    fn own_orders(&self, cause: Cause) -> Orders {
-        Orders {
-            cause,
-            first: self.first_signal,
-            grace: self.grace.into(),
-        }
-    }
-
-    /// The orders of an ending that the leader's exit brings about.
-    fn orders_at_exit(&self, cause: Cause) -> Orders {
-        match self.on_exit {
-            OnExit::End { grace } | OnExit::Linger { limit: _, grace } => Orders {
-                cause,
-                first: self.first_signal,
-                grace: grace.into(),
-            },
-            OnExit::Hold | OnExit::Leave => self.own_orders(cause),
-        }
-    }
-}
-
-impl Record<Body> {
-    /// Why the session ends: the first reason that was given, or else the leader's exit.
-    fn ending_cause(&self) -> Cause {
-        let by_exit = self.exit.map_or(Cause::Exit, |exit| exit.cause);
-        self.body.orders.map_or(by_exit, |orders| orders.cause)
-    }
 }
 
 /// Why the loop ends.
@@ -256,8 +177,10 @@ impl Server {
             true => Some(Adopted::open_own()?),
             false => None,
         };
-        // On the thread that serves, which is not the one that started the helper.
-        let pace = Pace::calm(ready.context.scheduling, role == Role::Helper);
+        let pace = match role {
+            Role::Helper => Pace::Calm { usual: None },
+            Role::Keeper => Pace::Steady,
+        };
         let mut server = Self {
             role,
             pace,
@@ -322,94 +245,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves until every session has ended after a hangup or a shutdown.
-    pub(crate) fn serve(&mut self) -> Result<(), Fault> {
-        let mut events = Events::new();
-        // Frames may have come together with the greeting.
-        self.take_frames()?;
-        loop {
-            self.flush()?;
-            // After the flush: a farewell that has gone is the last thing.
-            if self.is_finished() {
-                break;
-            }
-            self.watch_control()?;
-            let timeout = self.timers.next(Instant::now());
-            self.epoll.wait(&mut events, timeout)?;
-            self.now = Instant::now();
-            for event in events.iter() {
-                // A token without a watch belongs to something that an earlier event of this
-                // turn has dealt with.
-                if let Some(watch) = self.watches.get(&event.token).copied() {
-                    self.handle(watch, event.token)?;
-                }
-            }
-            while let Some((owner, alarm)) = self.timers.pop(self.now) {
-                self.ring(owner, alarm)?;
-            }
-            self.go_on_closing()?;
-            self.pace.keep(self.is_ending());
-            self.rest_if_done()?;
-        }
-        Ok(())
-    }
-
-    /// Whether KILL is at work, here or in a keeper.
-    fn is_ending(&self) -> bool {
-        let kills = |session: &SessionId| self.state(*session) == Some(State::Killing);
-        let is_killing = self.working.iter().any(kills);
-        let keeper_ends = |relay: &Relay| relay.is_ending();
-        is_killing || self.is_sweeping() || self.relays.values().any(keeper_ends)
-    }
-
-    fn handle(&mut self, watch: Watch, token: u64) -> Result<(), Fault> {
-        match watch {
-            Watch::Control => self.read_control(),
-            Watch::Host => {
-                let gone = self.guards.iter().position(|(_, guard)| *guard == token);
-                if let Some(gone) = gone {
-                    let (guard, _) = self.guards.swap_remove(gone);
-                    self.forget(guard.as_fd(), token);
-                }
-                self.hang_up()
-            }
-            Watch::Orphans => {
-                self.reaper.clear();
-                self.reap_strays()?;
-                self.orphans_changed()
-            }
-            Watch::Relay(session) => self.read_relay(session),
-            Watch::Keeper(session) => self.keeper_is_dead(session),
-            Watch::Spare => self.spare_stirs(token),
-            Watch::Leader(session) => self.leader_is_ready(session),
-            Watch::Status(session) => self.read_status(session),
-            Watch::Member(owner) => self.member_died(owner, token),
-        }
-    }
-
-    fn ring(&mut self, owner: Owner, alarm: Alarm) -> Result<(), Fault> {
-        match (owner, alarm) {
-            (Owner::Session(session), alarm) => self.ring_session(session, alarm),
-            (Owner::Sweep, alarm) => self.ring_sweep(alarm),
-            (Owner::List(query), _) => self.answer_list(query),
-            (Owner::Spares, _) => self.look_at_spares(),
-            // The loop sends at every turn.
-            (Owner::Socket, _) => Ok(()),
-        }
-    }
-
     /// Keeps the session that a keeper was forked for, and those that it is handed later.
-    pub(crate) fn keep(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: Containment,
-    ) -> Result<(), Fault> {
+    pub(crate) fn keep(&mut self, admitted: Admitted) -> Result<(), Fault> {
         self.may_restrict = false;
         self.condition = Some(Condition::read()?);
-        self.start_here(id, session, spec, frame, containment)?;
+        self.start_here(admitted)?;
         self.serve()
     }
 

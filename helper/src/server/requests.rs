@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Fault, Orders, Server};
 use crate::dispatch::{Verb, check_signal, permit};
-use crate::ending::{Force, Work};
+use crate::ending::{Force, Tree, Work};
 use crate::session::{Event, State};
 
 impl Server {
@@ -189,27 +189,18 @@ impl Server {
     }
 
     fn signal_tree(&mut self, id: RequestId, session: SessionId, number: i32) -> Result<(), Fault> {
-        let taken = self.change(session, |record| {
-            record
-                .body
-                .leader
-                .take()
-                .map(|leader| (leader, record.body.exited))
-        });
-        let Some(Some((leader, exited))) = taken else {
-            return self.reply(id, Reply::Signalled { reached: 0 });
-        };
-        self.reserve.lift();
-        let mut once = Work::new(self.now);
-        let look = self.with_ground(|ground| {
+        let reached = self.walk(session, |tree, ground| {
+            let mut once = Work::new(self.now);
+            let tree = Tree {
+                cgroup: None,
+                ..*tree
+            };
             // Who is there is counted before the signal ends them.
-            once.look_at_session(&leader, !exited, Force::None, None, ground)?;
-            once.look_at_session(&leader, !exited, Force::Plain(number), None, ground)
+            once.look_at_session(&tree, Force::None, ground)?;
+            once.look_at_session(&tree, Force::Plain(number), ground)?;
+            Ok(once.reached() + u32::from(tree.leader_lives))
         });
-        self.reserve.restore();
-        self.change(session, |record| record.body.leader = Some(leader));
-        let reached = once.reached() + u32::from(!exited);
-        look?;
+        let reached = reached?.unwrap_or(0);
         self.reply(id, Reply::Signalled { reached })
     }
 

@@ -1,6 +1,6 @@
 //! From a spawn request to a running program, and to the leader's exit.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
@@ -22,6 +22,19 @@ use crate::timers::{Alarm, Owner};
 /// How often a session is looked at that cannot be watched.
 pub(super) const POLL: Duration = Duration::from_millis(10);
 
+/// A session that was admitted, on its way to its start.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// The spawn that is to be answered.
+    pub(crate) id: RequestId,
+    pub(crate) session: SessionId,
+    pub(crate) spec: Spec,
+    /// The descriptors that came with the spec.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// What it gets, as far as it is known before the start.
+    pub(crate) containment: Containment,
+}
+
 impl Server {
     /// Starts a session. The answer is sent when the child has reached exec, the gate, or its
     /// end.
@@ -40,46 +53,49 @@ impl Server {
             spec.no_new_privs = true;
         }
         self.forks += 1;
-        if containment.level > Level::Group && self.role == Role::Helper {
-            return self.bear_keeper(id, session, spec, frame, containment);
+        let is_kept = containment.level > Level::Group && self.role == Role::Helper;
+        let admitted = Admitted {
+            id,
+            session,
+            spec,
+            descriptors: frame.descriptors,
+            containment,
+        };
+        match is_kept {
+            true => self.bear_keeper(admitted),
+            false => self.start_here(admitted),
         }
-        self.start_here(id, session, spec, frame, containment)
     }
 
     /// Starts a session as its leader's parent.
-    pub(super) fn start_here(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: Containment,
-    ) -> Result<(), Fault> {
+    pub(super) fn start_here(&mut self, mut admitted: Admitted) -> Result<(), Fault> {
+        let session = admitted.session;
         if self.role == Role::Keeper {
             self.kept = Some(session);
             self.has_forgotten = false;
         }
-        let (cgroup, containment) = match self.make_cgroup(session, &spec, containment) {
-            Ok(made) => made,
-            Err(errno) => return self.note_stillborn(id, session, Step::Prepare, errno),
+        let cgroup = match self.make_cgroup(&mut admitted) {
+            Ok(cgroup) => cgroup,
+            Err(errno) => return self.note_stillborn(&admitted, Step::Prepare, errno),
         };
         let inside = cgroup.as_ref().map(Leaf::directory);
         let mark = self.instance.limit(session);
-        let born = Plan::new(&spec, frame.descriptors, &self.context)
-            .and_then(|plan| spawn(plan.marked(mark), &self.context, inside));
+        let usual = self.pace.to_give_back();
+        let descriptors = std::mem::take(&mut admitted.descriptors);
+        let born = Plan::new(&admitted.spec, descriptors, &self.context)
+            .and_then(|plan| spawn(plan.marked(mark).scheduled(usual), &self.context, inside));
         match born {
             Ok(born) => {
-                self.adopt(id, session, spec, born, containment)?;
+                self.adopt(admitted, born)?;
                 self.change(session, |record| record.body.cgroup = cgroup);
                 Ok(())
             }
-            Err((step, errno)) if cgroup.is_some() => {
+            Err((step, errno)) => {
                 if let Some(cgroup) = cgroup {
                     cgroup.remove();
                 }
-                self.note_stillborn(id, session, step, errno)
+                self.note_stillborn(&admitted, step, errno)
             }
-            Err((step, errno)) => self.note_stillborn(id, session, step, errno),
         }
     }
 
@@ -108,22 +124,18 @@ impl Server {
 
     /// Makes the session's cgroup, if it gets one. Where that fails, the session goes on without
     /// it and says so, unless it was required.
-    fn make_cgroup(
-        &self,
-        session: SessionId,
-        spec: &Spec,
-        mut containment: Containment,
-    ) -> Result<(Option<Leaf>, Containment), i32> {
+    fn make_cgroup(&self, admitted: &mut Admitted) -> Result<Option<Leaf>, i32> {
+        let (spec, containment) = (&admitted.spec, &mut admitted.containment);
         let has_cgroup = containment.level >= Level::Cgroup
             && containment
                 .missing
                 .iter()
                 .all(|one| one.level != Level::Cgroup);
         let Some(base) = self.base.as_ref().filter(|_| has_cgroup) else {
-            return Ok((None, containment));
+            return Ok(None);
         };
-        match base.create(session, spec.limits) {
-            Ok(leaf) => Ok((Some(leaf), containment)),
+        match base.create(admitted.session, spec.limits) {
+            Ok(leaf) => Ok(Some(leaf)),
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 let needed = spec.require.is_some_and(|level| level >= Level::Cgroup)
@@ -138,7 +150,7 @@ impl Server {
                     level: Level::Cgroup,
                     errno,
                 });
-                Ok((None, containment))
+                Ok(None)
             }
         }
     }
@@ -146,25 +158,24 @@ impl Server {
     /// Nothing was forked: the record only says so until it is closed.
     pub(super) fn note_stillborn(
         &mut self,
-        id: RequestId,
-        session: SessionId,
+        admitted: &Admitted,
         step: Step,
         errno: i32,
     ) -> Result<(), Fault> {
-        let mut record = Record::new(id, self.new_body(&Spec::default()));
+        let mut record = Record::new(admitted.id, Body::new(&Spec::default()));
         record.body.failure = Some((step, errno));
-        self.table.insert(session, record);
-        self.apply(session, Event::NeverRan)
+        self.table.insert(admitted.session, record);
+        self.apply(admitted.session, Event::NeverRan)
     }
 
-    fn adopt(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        born: Born,
-        containment: Containment,
-    ) -> Result<(), Fault> {
+    fn adopt(&mut self, admitted: Admitted, born: Born) -> Result<(), Fault> {
+        let Admitted {
+            id,
+            session,
+            spec,
+            descriptors: _,
+            containment,
+        } = admitted;
         let pid = born.leader.pid();
         let leader_token = self.new_token(Watch::Leader(session));
         let status_token = self.new_token(Watch::Status(session));
@@ -180,7 +191,7 @@ impl Server {
             self.timers
                 .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
         }
-        let mut record = Record::new(id, self.new_body(&spec));
+        let mut record = Record::new(id, Body::new(&spec));
         record.after_exit = match spec.on_exit {
             OnExit::Hold => AfterExit::Hold,
             OnExit::End { .. } => AfterExit::End,
@@ -208,25 +219,6 @@ impl Server {
         }
         tracing::debug!(%session, %pid, "forked");
         Ok(())
-    }
-
-    fn new_body(&self, spec: &Spec) -> Body {
-        Body {
-            leader: None,
-            leader_token: None,
-            status: None,
-            gate: None,
-            cgroup: None,
-            executing: false,
-            failure: None,
-            born: Instant::now(),
-            on_exit: spec.on_exit,
-            grace: spec.grace,
-            first_signal: spec.first_signal.unwrap_or(libc::SIGTERM),
-            orders: None,
-            work: None,
-            exited: false,
-        }
     }
 
     /// Reads what a child reports on its way to exec.

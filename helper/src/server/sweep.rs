@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use foster_protocol::{Cause, Ending, Proof, SessionId, Survivor};
+use foster_protocol::{Cause, Ending, Proof, SessionId};
 
 use super::course::LATE;
 use super::{Fault, Role, Server};
@@ -48,7 +48,7 @@ impl Server {
         if let Some(sweep) = &mut self.sweep {
             sweep.killing = true;
         }
-        self.pace.keep(true);
+        self.pace.hasten();
         self.timers.cancel(Owner::Sweep, Alarm::Grace);
         self.timers
             .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
@@ -70,9 +70,9 @@ impl Server {
         self.role == Role::Helper && self.released.is_empty()
     }
 
-    /// The ground of a sweep: while a released session lives, an orphan may be its, so that only
-    /// those are nobody's that are of a lost leader's own session.
-    fn with_sweep_ground<T>(&self, run: impl FnOnce(&Ground<'_>) -> T) -> T {
+    /// Walks over the orphans that a sweep may end: while a released session lives, an orphan may
+    /// be its, so that only those are nobody's that are of a lost leader's own session.
+    fn walk_unclaimed<T>(&self, walk: impl FnOnce(&Ground<'_>) -> T) -> T {
         let may_sweep = self.may_sweep();
         let lost: Vec<i32> = self.lost_leaders();
         let claim = |sid: i32| match self.claim(sid) {
@@ -81,12 +81,13 @@ impl Server {
             Claim::Ours => Claim::Ours,
             Claim::Released => Claim::Released,
         };
-        self.with_ground(|ground| {
-            run(&Ground {
+        let on_ground = |ground: &Ground<'_>| {
+            walk(&Ground {
                 claim: &claim,
                 ..*ground
             })
-        })
+        };
+        self.reserve.with_room(|| self.with_ground(on_ground))
     }
 
     fn lost_leaders(&self) -> Vec<i32> {
@@ -110,11 +111,8 @@ impl Server {
             false => Force::Signal(libc::SIGTERM),
         };
         self.unwatch(&work);
-        self.reserve.lift();
-        let look = self.with_sweep_ground(|ground| work.look_at_unclaimed(force, ground));
-        let watched = look.map(|look| self.watch_members(Owner::Sweep, &mut work, look, force));
-        self.reserve.restore();
-        let (is_empty, _) = watched?;
+        let look = self.walk_unclaimed(|ground| work.look_at_unclaimed(force, ground))?;
+        let (is_empty, _) = self.watch_members(Owner::Sweep, &mut work, look, force);
         if let Some(sweep) = &mut self.sweep {
             sweep.work = Some(work);
         }
@@ -122,7 +120,7 @@ impl Server {
         // another escapee.
         let is_last = self.closing.is_none() || self.all_terminal();
         if is_last && is_empty {
-            self.finish_sweep(Vec::new(), true)?;
+            self.finish_sweep()?;
         }
         Ok(())
     }
@@ -156,25 +154,31 @@ impl Server {
                 .set(Owner::Sweep, Alarm::Hard, self.now, HARD_LIMIT);
             return Ok(());
         }
-        let found =
-            self.with_sweep_ground(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
-        let survivors = self
-            .sweep_work()
-            .map(|work| work.explain(&found.members, None));
-        self.finish_sweep(survivors.unwrap_or_default(), found.is_empty())
+        let found = self.walk_unclaimed(|ground| census(Scope::Unclaimed, ground, &mut |_| {}))?;
+        if found.is_empty() {
+            return self.finish_sweep();
+        }
+        let Some((work, lost)) = self.take_sweep() else {
+            return Ok(());
+        };
+        // The last look may have been cut short, so that nobody is named and somebody lives.
+        let survivors = work.explain(&found.members, None);
+        self.instance.leave(None);
+        let loose = self.with_ground(unattributed)?;
+        let now = Instant::now();
+        let ending = work.incomplete(Cause::SupervisorLost, survivors, now, loose);
+        self.note_swept(lost, ending)?;
+        if self.closing.is_none() {
+            self.timers.set(Owner::Sweep, Alarm::Poll, self.now, LATE);
+        }
+        Ok(())
     }
 
-    /// The last look may have been cut short, so that nobody is named and somebody lives.
-    fn finish_sweep(&mut self, survivors: Vec<Survivor>, is_empty: bool) -> Result<(), Fault> {
-        let Some(sweep) = self.sweep.take() else {
+    /// Nobody is left.
+    fn finish_sweep(&mut self) -> Result<(), Fault> {
+        let Some((work, lost)) = self.take_sweep() else {
             return Ok(());
         };
-        let Some(work) = sweep.work else {
-            return Ok(());
-        };
-        self.unwatch(&work);
-        self.timers.cancel_all(Owner::Sweep);
-        let now = Instant::now();
         let loose = self.with_ground(unattributed)?;
         // Beside a released session only the lost leader's own session is ended, and no more
         // than that is claimed.
@@ -182,20 +186,17 @@ impl Server {
             true => Proof::NoOrphans,
             false => Proof::SessionEmpty,
         };
-        let ending = if is_empty {
-            work.all_gone(Cause::SupervisorLost, proof, now, loose)
-        } else {
-            self.instance.leave(None);
-            work.incomplete(Cause::SupervisorLost, survivors, now, loose)
-        };
-        for session in sweep.lost {
-            self.end_lost(session, ending.clone())?;
-        }
-        self.note_swept(ending);
-        if !is_empty && self.closing.is_none() {
-            self.timers.set(Owner::Sweep, Alarm::Poll, self.now, LATE);
-        }
-        Ok(())
+        let ending = work.all_gone(Cause::SupervisorLost, proof, Instant::now(), loose);
+        self.note_swept(lost, ending)
+    }
+
+    /// Stops the sweep, and gives what it knows and the sessions that end with it.
+    fn take_sweep(&mut self) -> Option<(Work, Vec<SessionId>)> {
+        let Sweep { work, lost, .. } = self.sweep.take()?;
+        let work = work?;
+        self.unwatch(&work);
+        self.timers.cancel_all(Owner::Sweep);
+        Some((work, lost))
     }
 
     /// After a sweep that left somebody: KILL, from time to time, until nobody is left.
@@ -204,17 +205,19 @@ impl Server {
             return Ok(());
         }
         let mut once = Work::new(self.now);
-        self.reserve.lift();
-        let look = self.with_sweep_ground(|ground| once.look_at_unclaimed(Force::Kill, ground));
-        self.reserve.restore();
+        let look = self.walk_unclaimed(|ground| once.look_at_unclaimed(Force::Kill, ground));
         if !look?.is_empty {
             self.timers.set(Owner::Sweep, Alarm::Poll, self.now, LATE);
         }
         Ok(())
     }
 
-    /// The sweep was the helper's last one, if it is going and every session has ended.
-    fn note_swept(&mut self, ending: Ending) {
+    /// Ends the sessions that were lost. The sweep was the helper's last one, if it is going and
+    /// every session has ended.
+    fn note_swept(&mut self, lost: Vec<SessionId>, ending: Ending) -> Result<(), Fault> {
+        for session in lost {
+            self.end_lost(session, ending.clone())?;
+        }
         let all_terminal = self.all_terminal();
         if let Some(closing) = &mut self.closing
             && all_terminal
@@ -223,5 +226,6 @@ impl Server {
             closing.orphans.extend(ending.members);
             closing.survivors.extend(ending.survivors);
         }
+        Ok(())
     }
 }

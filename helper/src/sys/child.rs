@@ -6,9 +6,9 @@
 //!
 //! `setsid`, `write`, `fcntl(F_DUPFD_CLOEXEC)`, `dup2`, `close_range`, `close`,
 //! `ioctl(TIOCSCTTY)`, `prctl` (`PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_SET_PDEATHSIG`),
-//! `fchdir`, `chdir`, `umask`, `open`, `prlimit64`, `sched_setattr`, `setpriority`, `setgroups`, `setresgid`,
-//! `geteuid`, `setresuid`, `read`, `getppid`, `rt_sigaction`, `rt_sigprocmask`, `execve`,
-//! `faccessat`, `pause`, `_exit`.
+//! `fchdir`, `chdir`, `umask`, `open`, `prlimit64`, `sched_setattr`, `setpriority`, `setgroups`,
+//! `setresgid`, `geteuid`, `setresuid`, `read`, `getppid`, `rt_sigaction`, `rt_sigprocmask`,
+//! `execve`, `faccessat`, `pause`, `_exit`.
 //!
 //! Every signal stays blocked until the command's own mask is set, right before exec.
 

@@ -46,7 +46,7 @@ pub(super) struct Orders {
     pub(super) controlling_terminal: Option<i32>,
     pub(super) umask: Option<u32>,
     pub(super) resource_limits: Vec<ResourceLimit>,
-    /// What the helper was started with; `nice` comes after it.
+    /// What the helper was started with, where it has changed its own; `nice` comes after it.
     pub(super) scheduling: Option<Scheduling>,
     pub(super) nice: Option<i32>,
     pub(super) oom_score_adj: Option<OomText>,
@@ -121,7 +121,7 @@ impl Plan {
             umask: spec.umask,
             resource_limits: resource_limits(spec, context),
             nice: spec.nice,
-            scheduling: context.scheduling,
+            scheduling: None,
             oom_score_adj: oom_score(spec, context),
             uid: spec.uid,
             gid: spec.gid,
@@ -148,6 +148,12 @@ impl Plan {
         let is_free = |mark: &ResourceLimit| limits.iter().all(|one| one.resource != mark.resource);
         let mark = mark.filter(is_free);
         limits.extend(mark);
+        self
+    }
+
+    /// Gives the child a scheduling other than that of the thread which forks it.
+    pub(crate) fn scheduled(mut self, scheduling: Option<Scheduling>) -> Self {
+        self.orders.scheduling = scheduling;
         self
     }
 }

@@ -69,6 +69,14 @@ impl Scheduling {
         self.runtime
     }
 
+    #[cfg(test)]
+    pub(super) fn with_policy(self, policy: c_int) -> Self {
+        Self {
+            policy: policy.unsigned_abs(),
+            ..self
+        }
+    }
+
     pub(super) fn with_slice(self, nanoseconds: u64) -> Self {
         Self {
             runtime: nanoseconds,

@@ -17,7 +17,7 @@ use super::child::{self, Surroundings};
 use super::kernel::Features;
 use super::leader::Leader;
 use super::proc::highest_open_descriptor;
-use super::raw::{self, Forked, Scheduling};
+use super::raw::{self, Forked};
 
 pub(crate) use super::plan::Plan;
 pub(crate) use super::progress::{Progress, Reading, read_progress};
@@ -33,8 +33,6 @@ pub(crate) struct Context {
     pub(crate) nofile: (u64, u64),
     /// The OOM score adjustment that the helper was started with, where it has lowered its own.
     pub(crate) oom_score: Option<i32>,
-    /// The scheduling that the helper was started with, where it has changed its own.
-    pub(crate) scheduling: Option<Scheduling>,
     /// The helper's own number.
     pub(crate) helper_pid: i32,
 }

@@ -56,7 +56,6 @@ pub(super) fn context_with(features: Features) -> Context {
         null: own::open_null().unwrap(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).unwrap(),
         oom_score: None,
-        scheduling: None,
         helper_pid: std::process::id().cast_signed(),
     }
 }

@@ -92,7 +92,9 @@ impl Grounds {
                 });
             }
         }
-        for witness in all {
+        // The host last: a helper that lives continues its stopped keepers when the host goes, and
+        // one that has ended its session by then is no longer there to be killed.
+        for witness in all.into_iter().rev() {
             witness.signal(libc::SIGKILL);
         }
     }

@@ -25,15 +25,18 @@ impl Server {
             };
             match receive(link.as_fd(), &mut relay.inbox) {
                 Ok(Received::Bytes(_)) => {}
-                Ok(Received::Closed) => return self.lose_link(session),
+                // It is dead or about to be, and its pidfd will say so.
+                Ok(Received::Closed) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
                     tracing::warn!(%session, %error, "a keeper's link broke");
-                    return self.lose_link(session);
+                    break;
                 }
             }
             self.take_answers_of(session)?;
         }
+        self.close_link(session);
+        Ok(())
     }
 
     pub(super) fn take_answers_of(&mut self, session: SessionId) -> Result<(), Fault> {
@@ -46,7 +49,7 @@ impl Server {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     tracing::error!(%session, %error, "a keeper broke the protocol");
-                    return self.lose_link(session);
+                    break;
                 }
             };
             match decode_answer(&frame.body) {
@@ -58,10 +61,12 @@ impl Server {
                 }
                 Err(error) => {
                     tracing::error!(%session, %error, "a keeper broke the protocol");
-                    return self.lose_link(session);
+                    break;
                 }
             }
         }
+        self.close_link(session);
+        Ok(())
     }
 
     pub(super) fn take_answer(

@@ -9,7 +9,7 @@ use foster_protocol::{
 
 use super::super::link::SEND_AGAIN;
 use super::super::{Fault, Server};
-use super::{Asked, MARGIN, SLOW};
+use super::{Asked, Lateness, MARGIN, SLOW};
 use crate::ending::{HARD_LIMIT, Work};
 use crate::survivors::explain_leader;
 use crate::sys::epoll::Interest;
@@ -30,7 +30,7 @@ impl Server {
         let asked = match request {
             Request::Close { .. } => {
                 relay.closed = true;
-                if relay.parting {
+                if relay.is_parting() {
                     // Its keeper has been told, and has nothing left to end.
                     self.forget_relay_if_done(session)?;
                     return Ok(true);
@@ -73,7 +73,7 @@ impl Server {
             self.relay_waiting += 1;
             return Ok(true);
         }
-        if relay.link.is_none() || relay.parting {
+        if relay.link.is_none() || relay.is_parting() {
             let reply = match relay.is_over() {
                 true => relay.answer_alone(request),
                 false => Reply::Rejected {
@@ -114,6 +114,7 @@ impl Server {
         // The keeper of a session that is over has only to go.
         if !relay.is_over() {
             relay.state = StateName::Ending;
+            self.pace.hasten();
         }
         if let Some(keeper) = &relay.keeper
             && let Err(error) = keeper.signal(libc::SIGCONT)
@@ -136,9 +137,7 @@ impl Server {
         }
     }
 
-    /// A keeper has not ended its session in time, or has not gone. It is killed; one that does
-    /// not die of that keeps nobody waiting: process 1 of a namespace dies when everybody in it
-    /// has died, which may be never.
+    /// A keeper has not ended its session in time, or has not gone. It is killed.
     pub(in crate::server) fn give_up_keeper(&mut self, session: SessionId) -> Result<(), Fault> {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
@@ -148,21 +147,34 @@ impl Server {
         };
         // One that runs is slow beside its tree, and about to say who is left; one that was
         // stopped again and again says nothing.
-        if !relay.slow && !relay.killed && keeper.is_running() {
-            relay.slow = true;
-            self.timers
-                .set(Owner::Session(session), Alarm::Hard, self.now, SLOW);
+        let pause = match relay.lateness {
+            Lateness::InTime if keeper.is_running() => {
+                relay.lateness = Lateness::Slow;
+                SLOW
+            }
+            Lateness::InTime | Lateness::Slow => {
+                tracing::warn!(%session, "a keeper does not end its session and is killed");
+                keeper.signal(libc::SIGKILL)?;
+                relay.lateness = Lateness::Killed;
+                HARD_LIMIT
+            }
+            Lateness::Killed | Lateness::Stuck => return self.name_stuck(session),
+        };
+        self.timers
+            .set(Owner::Session(session), Alarm::Hard, self.now, pause);
+        Ok(())
+    }
+
+    /// A keeper that does not die of KILL keeps nobody waiting: process 1 of a namespace dies when
+    /// everybody in it has died, which may be never.
+    fn name_stuck(&mut self, session: SessionId) -> Result<(), Fault> {
+        let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(());
-        }
-        if !relay.killed {
-            tracing::warn!(%session, "a keeper does not end its session and is killed");
-            keeper.signal(libc::SIGKILL)?;
-            relay.killed = true;
-            self.timers
-                .set(Owner::Session(session), Alarm::Hard, self.now, HARD_LIMIT);
+        };
+        let Some(keeper) = &relay.keeper else {
             return Ok(());
-        }
-        relay.stuck = true;
+        };
+        relay.lateness = Lateness::Stuck;
         let survivor = explain_leader(keeper, None);
         let is_over = relay.is_over();
         if let Some(closing) = &mut self.closing {

@@ -58,7 +58,7 @@ impl Server {
             let has_link = self
                 .relays
                 .get(&session)
-                .is_some_and(|relay| relay.link.is_some() && !relay.parting);
+                .is_some_and(|relay| relay.link.is_some() && !relay.is_parting());
             if has_link {
                 self.ask(session, Asked::List(query), Request::List)?;
                 asked.push(session);

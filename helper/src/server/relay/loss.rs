@@ -13,8 +13,8 @@ use super::{Asked, Relay};
 use crate::timers::{Alarm, Owner};
 
 impl Server {
-    /// A keeper that has told everything becomes a spare one, or goes when its link does; the record goes when the client
-    /// has closed the session.
+    /// A keeper that has told everything becomes a spare one, or goes when its link does; the
+    /// record goes when the client has closed the session.
     pub(super) fn forget_relay_if_done(&mut self, session: SessionId) -> Result<(), Fault> {
         let Some(relay) = self.relays.get(&session) else {
             return Ok(());
@@ -74,12 +74,6 @@ impl Server {
         if let Some((link, token)) = link {
             self.forget(link.as_fd(), token);
         }
-    }
-
-    /// The keeper has closed its end: it is dead or about to be, and its pidfd will say so.
-    pub(super) fn lose_link(&mut self, session: SessionId) -> Result<(), Fault> {
-        self.close_link(session);
-        Ok(())
     }
 
     /// A keeper that could not be held by pidfd is looked at every so often.

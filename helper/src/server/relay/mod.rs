@@ -17,12 +17,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Bytes, Call, Containment, Frame, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply,
-    Request, RequestId, SessionId, SessionInfo, Spec, StateName, Step, Until, Verdict, encode_call,
+    Bytes, Call, Containment, How, Inbox, Level, Micros, Outbox, Pid, Reject, Reply, Request,
+    RequestId, SessionId, SessionInfo, StateName, Step, Until, Verdict, encode_call,
 };
 
 use super::starting::POLL;
-use super::{Fault, Server, Watch};
+use super::{Admitted, Fault, Server, Watch};
 use crate::keeper::{self, Birth};
 use crate::sys::epoll::Interest;
 use crate::sys::fork::{Forked, fork_isolated, fork_keeper};
@@ -81,18 +81,33 @@ pub(crate) struct Relay {
     pub(super) last: Option<Reply>,
     /// The client has closed the session.
     closed: bool,
-    /// The keeper may keep another session after this one.
-    can_part: bool,
-    /// The keeper has been told to forget the session, which is over.
-    parting: bool,
-    /// The keeper has said that it can keep another one.
-    is_blank: bool,
-    /// The keeper was late and ran.
-    slow: bool,
-    /// The keeper was killed because it did not go.
-    killed: bool,
+    parting: Parting,
+    lateness: Lateness,
+}
+
+/// How a keeper parts with a session that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    /// It goes with it.
+    Never,
+    /// It may keep another session afterwards.
+    Possible,
+    /// It has been told to forget the session.
+    Told,
+    /// It has said that it can keep another one.
+    Blank,
+}
+
+/// How late a keeper is that is to end its session, or to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lateness {
+    InTime,
+    /// It was late and ran.
+    Slow,
+    /// It was killed because it did not go.
+    Killed,
     /// It does not die of that either.
-    stuck: bool,
+    Stuck,
 }
 
 impl Relay {
@@ -170,9 +185,18 @@ impl Relay {
         !(self.closed && self.is_over())
     }
 
+    /// The keeper has been told to forget the session, or has forgotten it.
+    fn is_parting(&self) -> bool {
+        match self.parting {
+            Parting::Never | Parting::Possible => false,
+            Parting::Told | Parting::Blank => true,
+        }
+    }
+
     /// Nothing of this keeps the helper from going.
     pub(super) fn lets_go(&self) -> bool {
-        self.keeper.is_none() || self.stuck || self.state == StateName::Released
+        let is_stuck = self.lateness == Lateness::Stuck;
+        self.keeper.is_none() || is_stuck || self.state == StateName::Released
     }
 
     fn info(&self, session: SessionId, now: Instant) -> SessionInfo {
@@ -190,23 +214,15 @@ impl Relay {
 
 impl Server {
     /// Forks a keeper for a session. In the fork this returns [`Fault::Born`].
-    pub(super) fn bear_keeper(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: Containment,
-    ) -> Result<(), Fault> {
-        let (spec, frame) = match containment.level {
-            Level::Namespace => (spec, frame),
+    pub(super) fn bear_keeper(&mut self, admitted: Admitted) -> Result<(), Fault> {
+        let level = admitted.containment.level;
+        let left = match level {
+            Level::Namespace => Some(admitted),
             Level::Direct | Level::Group | Level::Tree | Level::Cgroup => {
-                match self.hand_over(id, session, spec, frame, &containment)? {
-                    Some(given_back) => given_back,
-                    None => return Ok(()),
-                }
+                self.hand_over(admitted)?
             }
         };
+        let Some(admitted) = left else { return Ok(()) };
         let made = nix::sys::socket::socketpair(
             nix::sys::socket::AddressFamily::Unix,
             nix::sys::socket::SockType::Stream,
@@ -216,13 +232,13 @@ impl Server {
         let (link, keeper_end) = match made {
             Ok(pair) => pair,
             Err(errno) => {
-                return self.note_stillborn(id, session, Step::Prepare, errno as i32);
+                return self.note_stillborn(&admitted, Step::Prepare, errno as i32);
             }
         };
-        let isolation = (self.isolation).filter(|_| containment.level == Level::Namespace);
+        let isolation = (self.isolation).filter(|_| level == Level::Namespace);
         // Room for the keeper's pidfd, below the reserve.
         let Ok(room) = self.context.null.try_clone() else {
-            return self.note_stillborn(id, session, Step::Prepare, libc::EMFILE);
+            return self.note_stillborn(&admitted, Step::Prepare, libc::EMFILE);
         };
         drop(room);
         let forked = match isolation {
@@ -236,13 +252,13 @@ impl Server {
                     link: keeper_end,
                     guards,
                     own_pidfd: self.own_pidfd.take(),
-                    session,
-                    spec,
-                    frame,
-                    containment,
+                    admitted: Admitted {
+                        id: keeper::BIRTH,
+                        ..admitted
+                    },
                     nofile: self.context.nofile,
                     oom_score: self.context.oom_score,
-                    scheduling: self.context.scheduling,
+                    scheduling: self.pace.to_give_back(),
                     features: self.context.features,
                     reserve: self.reserve,
                     base: self.base.clone(),
@@ -255,22 +271,20 @@ impl Server {
             Ok(Forked::Helper(keeper)) => keeper,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-                return self.note_stillborn(id, session, Step::Fork, errno);
+                return self.note_stillborn(&admitted, Step::Fork, errno);
             }
         };
         drop(keeper_end);
-        self.note_keeper(id, session, &spec, keeper, link, &containment)
+        self.note_keeper(&admitted, keeper, link)
     }
 
     fn note_keeper(
         &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: &Spec,
+        admitted: &Admitted,
         keeper: Leader,
         link: OwnedFd,
-        containment: &Containment,
     ) -> Result<(), Fault> {
+        let session = admitted.session;
         self.unreaped.insert(keeper.pid().0);
         let link_token = self.new_token(Watch::Relay(session));
         let keeper_token = self.new_token(Watch::Keeper(session));
@@ -285,9 +299,11 @@ impl Server {
                 .set(Owner::Session(session), Alarm::Poll, self.now, POLL);
         }
         let link = (link, link_token);
-        let mut relay = Relay::new(spec, keeper, keeper_token, link, containment, self.now);
-        relay.can_part &= is_watched;
-        self.note_relay(id, session, relay)
+        let mut relay = Relay::new(admitted, (keeper, keeper_token), link, self.now);
+        if !is_watched {
+            relay.parting = Parting::Never;
+        }
+        self.note_relay(admitted.id, session, relay)
     }
 
     /// Takes up a session whose keeper has its spawn already, or has it before it in the queue.

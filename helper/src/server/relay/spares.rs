@@ -11,13 +11,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
-    Containment, Frame, Inbox, Level, Outbox, Reply, Request, RequestId, SessionId, Spec,
-    StateName, Verdict,
+    Inbox, Level, Outbox, Reply, Request, RequestId, SessionId, StateName, Verdict,
 };
 
 use super::super::starting::POLL;
-use super::super::{Fault, Role, Server, Watch};
-use super::{Asked, Relay};
+use super::super::{Admitted, Fault, Role, Server, Watch};
+use super::{Asked, Lateness, Parting, Relay};
 use crate::keeper;
 use crate::sys::epoll::Interest;
 use crate::sys::leader::Leader;
@@ -72,15 +71,17 @@ impl Server {
         let Some(relay) = self.relays.get_mut(&session) else {
             return Ok(false);
         };
-        if !has_room || !relay.can_part || !relay.leaves_a_spare() {
+        if !has_room || !relay.leaves_a_spare() {
             return Ok(false);
         }
-        if relay.is_blank {
-            return self.park(session);
+        match relay.parting {
+            Parting::Never => return Ok(false),
+            Parting::Possible => relay.parting = Parting::Told,
+            Parting::Told => return Ok(true),
+            Parting::Blank => return self.park(session),
         }
         // The client's own `Close` is on its way already, or this one is in its place.
-        let is_asked = std::mem::replace(&mut relay.parting, true) || relay.closed;
-        if !is_asked {
+        if !relay.closed {
             self.send_down(session, RequestId(0), Request::Close { session })?;
         }
         Ok(true)
@@ -93,8 +94,11 @@ impl Server {
         reply: &Reply,
     ) -> Result<(), Fault> {
         if let Some(relay) = self.relays.get_mut(&session) {
-            relay.is_blank = matches!(reply, Reply::Pong { .. });
-            relay.can_part &= relay.is_blank;
+            let is_blank = matches!(reply, Reply::Pong { .. });
+            relay.parting = match is_blank && relay.parting != Parting::Never {
+                true => Parting::Blank,
+                false => Parting::Never,
+            };
         }
         self.forget_relay_if_done(session)
     }
@@ -246,44 +250,31 @@ impl Server {
     }
 
     /// Hands a session to a spare keeper. Gives it back where there is none.
-    pub(super) fn hand_over(
-        &mut self,
-        id: RequestId,
-        session: SessionId,
-        spec: Spec,
-        frame: Frame,
-        containment: &Containment,
-    ) -> Result<Option<(Spec, Frame)>, Fault> {
+    pub(super) fn hand_over(&mut self, admitted: Admitted) -> Result<Option<Admitted>, Fault> {
         let Some(mut spare) = self.take_spare()? else {
-            return Ok(Some((spec, frame)));
+            return Ok(Some(admitted));
         };
-        let Some((link, link_token)) = spare.link.take() else {
-            return Ok(Some((spec, frame)));
+        let Some(link) = spare.link.take() else {
+            return Ok(Some(admitted));
         };
+        let session = admitted.session;
         // A command of the same user may have stopped it.
         if let Err(error) = spare.keeper.signal(libc::SIGCONT) {
             tracing::debug!(%session, %error, "a spare keeper cannot be continued");
         }
-        self.watches.insert(link_token, Watch::Relay(session));
+        self.watches.insert(link.1, Watch::Relay(session));
         self.watches
             .insert(spare.keeper_token, Watch::Keeper(session));
         self.timers
             .set(Owner::Session(session), Alarm::Look, self.now, DOUBT);
-        let (keeper, token) = (spare.keeper, spare.keeper_token);
-        let mut relay = Relay::new(
-            &spec,
-            keeper,
-            token,
-            (link, link_token),
-            containment,
-            self.now,
-        );
+        let keeper = (spare.keeper, spare.keeper_token);
+        let mut relay = Relay::new(&admitted, keeper, link, self.now);
         let spawn = Request::Spawn {
             session,
-            spec: Box::new(spec),
+            spec: Box::new(admitted.spec),
         };
-        relay.queue(keeper::BIRTH, spawn, frame.descriptors)?;
-        self.note_relay(id, session, relay)?;
+        relay.queue(keeper::BIRTH, spawn, admitted.descriptors)?;
+        self.note_relay(admitted.id, session, relay)?;
         Ok(None)
     }
 
@@ -315,13 +306,14 @@ impl Server {
 /// What a relay begins with.
 impl Relay {
     pub(super) fn new(
-        spec: &Spec,
-        keeper: Leader,
-        keeper_token: u64,
+        admitted: &Admitted,
+        (keeper, keeper_token): (Leader, u64),
         link: (OwnedFd, u64),
-        containment: &Containment,
         now: Instant,
     ) -> Self {
+        let Admitted {
+            spec, containment, ..
+        } = admitted;
         Self {
             keeper: Some(keeper),
             keeper_token,
@@ -341,12 +333,11 @@ impl Relay {
             exit: None,
             last: None,
             closed: false,
-            can_part: containment.level < Level::Namespace,
-            parting: false,
-            is_blank: false,
-            slow: false,
-            killed: false,
-            stuck: false,
+            parting: match containment.level < Level::Namespace {
+                true => Parting::Possible,
+                false => Parting::Never,
+            },
+            lateness: Lateness::InTime,
         }
     }
 }
