@@ -188,7 +188,8 @@ impl Server {
     fn remove_cgroup_of(&mut self, session: SessionId) {
         let relay = self.relays.get(&session);
         let has_one = relay.is_some_and(|relay| relay.containment.level >= Level::Cgroup);
-        if has_one && self.base.as_ref().is_some_and(|base| !base.remove_of(session)) {
+        let base = self.base.as_ref().filter(|_| has_one);
+        if base.is_some_and(|base| !base.remove_of(session)) {
             self.in_use.insert(session);
         }
     }
