@@ -90,52 +90,110 @@
 //!
 //! Linux.
 
+#[cfg(target_os = "linux")]
+mod capture;
+#[cfg(target_os = "linux")]
 mod child;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod cli;
+#[cfg(target_os = "linux")]
 mod command;
+#[cfg(target_os = "linux")]
 mod connection;
+#[cfg(target_os = "linux")]
 pub mod contain;
+#[cfg(target_os = "linux")]
 mod direct;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+mod ended;
+mod environment;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "most errors are of a helper")
+)]
 mod error;
+mod fallback;
+#[cfg(target_os = "linux")]
 mod gate;
+#[cfg(target_os = "linux")]
 mod helper;
 pub mod identity;
+#[cfg(target_os = "linux")]
 mod init;
+#[cfg(target_os = "linux")]
 mod launch;
 mod notice;
+mod on_exit;
 mod output;
+#[cfg(target_os = "linux")]
 mod parent;
-#[cfg(feature = "registry")]
+#[cfg(target_os = "linux")]
+mod poll;
+#[cfg(all(feature = "registry", target_os = "linux"))]
 pub mod registry;
+#[cfg(target_os = "linux")]
 mod session;
+#[cfg_attr(
+    windows,
+    expect(dead_code, reason = "the sums are for the limits of Unix")
+)]
+mod size;
+#[cfg(target_os = "linux")]
 mod spawner;
+#[cfg(target_os = "linux")]
 mod stdio;
+#[cfg(target_os = "linux")]
 pub mod supervised;
+#[cfg(target_os = "linux")]
 mod sweep;
+#[cfg(target_os = "linux")]
 mod sys;
+#[cfg(windows)]
+#[path = "sys/windows/mod.rs"]
+mod sys;
+#[cfg(target_os = "linux")]
 mod watch;
+#[cfg(windows)]
+mod windows;
 
-pub use child::Child;
-pub use command::{Command, DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};
-pub use connection::Ended;
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Helper, init, sweep};
+pub use ended::Ended;
 pub use error::{Error, ErrorKind, Result};
+pub use fallback::Fallback;
 pub use foster_protocol::{
     Availability, Bytes, Capabilities, Cause, Containment, Counters, Ended as MemberEnd, Ending,
     Exit, Farewell, Feature, Field, Level, LevelChoice, Member, Micros, Missing, Obstacle, Orphan,
     Peaks, Pid, Proof, RecordError, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step,
     Survivor, Target, Usage, Verdict, Why,
 };
-pub use gate::Gate;
-pub use helper::{Helper, Listing};
-#[cfg(feature = "embedded-helper")]
-pub use init::init;
-pub use launch::HelperBuilder;
 pub use notice::Notice;
+pub use on_exit::{DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};
 pub use output::Output;
+
+#[cfg(windows)]
+pub use windows::{Child, Command, Gate, Session, Spawner, Stdio, contain};
+
+#[cfg(target_os = "linux")]
+pub use child::Child;
+#[cfg(target_os = "linux")]
+pub use command::Command;
+#[cfg(target_os = "linux")]
+pub use gate::Gate;
+#[cfg(target_os = "linux")]
+pub use helper::{Helper, Listing};
+#[cfg(all(feature = "embedded-helper", target_os = "linux"))]
+pub use init::init;
+#[cfg(target_os = "linux")]
+pub use launch::HelperBuilder;
+#[cfg(target_os = "linux")]
 pub use session::Session;
-pub use spawner::{Fallback, Spawner};
+#[cfg(target_os = "linux")]
+pub use spawner::Spawner;
+#[cfg(target_os = "linux")]
 pub use stdio::Stdio;
+#[cfg(target_os = "linux")]
 pub use sweep::{Fate, Found, Refusal, Refused, Sweep, Swept, SweptInstance, sweep};
 
 /// The example of README.md compiles.

@@ -101,6 +101,8 @@ pub enum Proof {
     CgroupUnpopulated,
     /// The namespace's first process is dead: the keeper died before it had ended the session.
     NamespaceDead,
+    /// The job is empty. Of a host on Windows; no helper gives it.
+    JobEmpty,
 }
 
 /// How a member ended.

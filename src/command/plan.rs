@@ -9,9 +9,10 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use foster_protocol::{Bytes, LevelChoice, Mapping, Micros, ResourceLimit, Spec, TreeLimits};
 
-use super::size::{Item, Size, bytes, checked};
-use super::{Command, OnExit};
+use super::Command;
 use crate::error::{Error, Repr, Result, Subject, directory};
+use crate::on_exit::OnExit;
+use crate::size::{Item, Size, bytes, checked};
 use crate::stdio::{Own, Source};
 use crate::sys;
 
@@ -204,6 +205,22 @@ impl Command {
             }
             .into()),
             Err(source) => Err(Error::system("directory cannot be passed on", source)),
+        }
+    }
+}
+
+impl OnExit {
+    fn to_wire(self) -> foster_protocol::OnExit {
+        match self {
+            OnExit::Hold => foster_protocol::OnExit::Hold,
+            OnExit::End { grace } => foster_protocol::OnExit::End {
+                grace: grace.into(),
+            },
+            OnExit::Linger { limit, grace } => foster_protocol::OnExit::Linger {
+                limit: Micros::from(limit),
+                grace: Micros::from(grace),
+            },
+            OnExit::Leave => foster_protocol::OnExit::Leave,
         }
     }
 }

@@ -7,7 +7,6 @@ use foster_protocol::{EncodeError, Level, LevelChoice, MAX_DESCRIPTORS, Reject, 
 
 use super::Command;
 use super::plan::{Defaults, Ends, Plan};
-use super::size::Size;
 use crate::child::Child;
 use crate::connection::Refusal;
 use crate::direct;
@@ -17,6 +16,7 @@ use crate::helper::Helper;
 use crate::notice::Notice;
 use crate::output::Output;
 use crate::session::{Helped, Session};
+use crate::size::Size;
 
 /// Why an attempt did not give a child.
 pub(crate) enum Failure {

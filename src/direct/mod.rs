@@ -34,9 +34,9 @@ use foster_protocol::{
 };
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::command::Size;
-use crate::connection::Ended;
+use crate::ended::Ended;
 use crate::error::{Error, Repr, Result, Subject, spawn_failed};
+use crate::size::Size;
 use shared::{Order, Shared, is_over};
 
 /// How often a leader without a pidfd is looked at.

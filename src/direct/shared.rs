@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use foster_protocol::{Cause, Exit, Reject, StateName, Target};
 
 use super::Failed;
-use crate::connection::{Ended, time_left};
+use crate::ended::Ended;
+use crate::poll::time_left;
 use crate::sys;
 
 /// What a handle asks of the thread.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use foster_protocol::{Containment, Ending, Exit, Level, Pid, SessionId, Target, Verdict};
 
-use crate::connection::Ended;
 use crate::direct::{Direct, Failed};
+use crate::ended::Ended;
 use crate::error::{During, Error, ErrorKind, Loss, Result};
 use crate::notice::Notice;
 
