@@ -77,7 +77,8 @@ fn wait(who: Who, option: i32) -> io::Result<Option<Exited>> {
         Who::Number(number) => number,
         Who::Pidfd(_) => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
     };
-    let id = libc::id_t::try_from(id).map_err(|_| io::Error::from_raw_os_error(libc::ECHILD))?;
+    // A process id is positive, and an id has another type on each platform.
+    let id = id.unsigned_abs() as libc::id_t;
     let options = libc::WEXITED | libc::WNOHANG | option;
     // SAFETY: siginfo_t is a plain C struct for which all-zero bytes are a valid value.
     let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
