@@ -90,19 +90,19 @@
 //!
 //! Linux.
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod capture;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod child;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod cli;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod command;
 #[cfg(target_os = "linux")]
 mod connection;
 #[cfg(target_os = "linux")]
 pub mod contain;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod direct;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -114,7 +114,7 @@ mod environment;
 )]
 mod error;
 mod fallback;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod gate;
 #[cfg(target_os = "linux")]
 mod helper;
@@ -128,11 +128,11 @@ mod on_exit;
 mod output;
 #[cfg(target_os = "linux")]
 mod parent;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod poll;
 #[cfg(all(feature = "registry", target_os = "linux"))]
 pub mod registry;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod session;
 #[cfg_attr(
     windows,
@@ -141,13 +141,13 @@ mod session;
 mod size;
 #[cfg(target_os = "linux")]
 mod spawner;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod stdio;
 #[cfg(target_os = "linux")]
 pub mod supervised;
 #[cfg(target_os = "linux")]
 mod sweep;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod sys;
 #[cfg(windows)]
 #[path = "sys/windows/mod.rs"]
@@ -157,6 +157,8 @@ mod watch;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(all(unix, not(target_os = "linux")))]
+pub use elsewhere::Spawner;
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{Helper, init, sweep};
 pub use ended::Ended;
@@ -175,11 +177,11 @@ pub use output::Output;
 #[cfg(windows)]
 pub use windows::{Child, Command, Gate, Session, Spawner, Stdio, contain};
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use child::Child;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use command::Command;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use gate::Gate;
 #[cfg(target_os = "linux")]
 pub use helper::{Helper, Listing};
@@ -187,11 +189,11 @@ pub use helper::{Helper, Listing};
 pub use init::init;
 #[cfg(target_os = "linux")]
 pub use launch::HelperBuilder;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use session::Session;
 #[cfg(target_os = "linux")]
 pub use spawner::Spawner;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use stdio::Stdio;
 #[cfg(target_os = "linux")]
 pub use sweep::{Fate, Found, Refusal, Refused, Sweep, Swept, SweptInstance, sweep};

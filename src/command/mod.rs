@@ -1,6 +1,9 @@
 //! The builder of a command, with std's names.
 
+#[cfg(target_os = "linux")]
+mod attempt;
 mod convert;
+#[cfg(target_os = "linux")]
 mod held;
 mod options;
 mod plan;
@@ -13,12 +16,18 @@ use std::time::Duration;
 
 use foster_protocol::{Level, LevelChoice};
 
+#[cfg(target_os = "linux")]
+pub(crate) use attempt::Failure;
+#[cfg(target_os = "linux")]
 pub(crate) use held::Held;
 pub(crate) use plan::Defaults;
 use plan::Options;
-pub(crate) use spawn::{Failure, How, Made};
+pub(crate) use spawn::{How, Made};
 
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere::Helper;
 use crate::environment::Environment;
+#[cfg(target_os = "linux")]
 use crate::helper::Helper;
 use crate::identity::Markers;
 use crate::on_exit::{DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};
@@ -224,5 +233,5 @@ impl Command {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -16,6 +16,12 @@ use crate::size::{Item, Size, bytes, checked};
 use crate::stdio::{Own, Source};
 use crate::sys;
 
+/// A directory is opened to be entered. Elsewhere than on Linux it has to be readable for that.
+#[cfg(target_os = "linux")]
+const TO_ENTER: i32 = libc::O_PATH;
+#[cfg(not(target_os = "linux"))]
+const TO_ENTER: i32 = 0;
+
 /// The options of a spec that are passed on as they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
@@ -194,7 +200,7 @@ impl Command {
     fn pass_directory(&self, passed: &mut Passed) -> Result<Option<u32>> {
         let opened = OpenOptions::new()
             .read(true)
-            .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
+            .custom_flags(TO_ENTER | libc::O_DIRECTORY | libc::O_CLOEXEC)
             .open(".");
         match opened {
             Ok(own) => passed.pass(File::into(own)).map(Some),

@@ -11,6 +11,7 @@ use crate::error::{Repr, Result};
 /// tells.
 #[derive(Clone, Debug)]
 pub struct Helper {
+    #[cfg_attr(unix, expect(dead_code, reason = "nobody needs the proof"))]
     never: Infallible,
 }
 
@@ -37,6 +38,7 @@ impl Helper {
     }
 
     /// Proves that the caller does not exist.
+    #[cfg(windows)]
     pub(crate) fn never(&self) -> ! {
         match self.never {}
     }

@@ -3,10 +3,20 @@
 //! It is here so that one host compiles everywhere. It must never pretend: whatever a helper
 //! would have to do is an error of the kind [`Unsupported`](crate::ErrorKind::Unsupported).
 
+#[cfg(unix)]
+mod helped;
 mod helper;
+#[cfg(unix)]
+mod spawner;
 mod sweep;
+#[cfg(unix)]
+mod unhelped;
 
+#[cfg(unix)]
+pub(crate) use helped::Helped;
 pub use helper::Helper;
+#[cfg(unix)]
+pub use spawner::Spawner;
 pub use sweep::sweep;
 
 /// Does nothing here: there is no helper to play.

@@ -210,6 +210,11 @@ impl Helped {
         Ok(still_running)
     }
 
+    /// What hangs up when the helper is lost.
+    pub(crate) fn supervisor(&self) -> BorrowedFd<'_> {
+        self.connection().as_fd()
+    }
+
     pub(crate) fn connection(&self) -> &Connection {
         self.inner.helper.connection()
     }

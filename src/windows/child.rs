@@ -6,7 +6,7 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foster_protocol::{Cause, Containment, Ending, Exit};
+use foster_protocol::{Cause, Containment, Ending, Exit, Target};
 
 use super::capture::capture;
 use super::session::Session;
@@ -176,7 +176,7 @@ impl Child {
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported), always.
     pub fn signal(&self, number: i32) -> Result<u32> {
-        self.session.signal(number)
+        self.session.signal(number, Target::Tree)
     }
 
     /// Lets the rest of the tree go, and returns how many members still run, the leader

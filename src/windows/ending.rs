@@ -57,11 +57,11 @@ impl Tree {
     /// Begins the ending, where none has begun and the session is not over. It does not wait.
     pub(super) fn begin(&self, cause: Cause) {
         let mut state = self.lock();
+        // A leader that has exited before was not ended by this, and may have released its rest.
+        self.look_at_leader(&mut state);
         if state.end.is_some() || state.begun.is_some() {
             return;
         }
-        // What has exited before was not ended by this.
-        self.look_at_leader(&mut state);
         state.begun = Some(Begun {
             cause,
             at: Instant::now(),

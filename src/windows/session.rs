@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foster_protocol::{Cause, Containment, Ending, Exit, Pid};
+use foster_protocol::{Cause, Containment, Ending, Exit, Pid, SessionId, Target};
 
 use super::tree::Tree;
 use crate::ended::Ended;
@@ -27,6 +27,12 @@ impl Session {
 
     pub(super) fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// Returns the session's id at its helper: 0, because it has none.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        SessionId(0)
     }
 
     /// Returns the leader's process id. It is the leader's own while this handle is there, also
@@ -54,8 +60,8 @@ impl Session {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported), always.
-    pub fn signal(&self, number: i32) -> Result<u32> {
-        tracing::debug!(number, "signals are not to be had on this platform");
+    pub fn signal(&self, number: i32, to: Target) -> Result<u32> {
+        tracing::debug!(number, ?to, "signals are not to be had on this platform");
         Err(Repr::Unsupported {
             what: "signals are",
         }

@@ -161,6 +161,7 @@ impl Command {
             job,
             containment: self.containment(),
             detachable: self.detachable,
+            on_exit: self.on_exit,
             stir: Event::new().map_err(|source| self.failed(Step::Prepare, source))?,
             state: Mutex::new(State {
                 notice,

@@ -15,6 +15,7 @@ use super::ending::Begun;
 use crate::ended::Ended;
 use crate::error::{Error, Repr, Result};
 use crate::notice::Notice;
+use crate::on_exit::OnExit;
 use crate::sys::{self, Event, Job};
 
 /// A command with everything that it starts.
@@ -26,6 +27,7 @@ pub(super) struct Tree {
     pub(super) job: Option<Job>,
     pub(super) containment: Containment,
     pub(super) detachable: bool,
+    pub(super) on_exit: OnExit,
     /// Set when the tree is being ended, has ended or was released.
     pub(super) stir: Event,
     pub(super) state: Mutex<State>,
@@ -63,7 +65,10 @@ impl Tree {
             let waited = sys::wait_any(&[self.leader.as_handle()], left)
                 .map_err(|error| Error::system("leader cannot be waited for", error))?;
             if waited.is_some() {
-                return Ok(Some(self.note_exit(&mut self.lock())));
+                return self
+                    .note_exit(&mut self.lock())
+                    .map(Some)
+                    .map_err(|error| Error::system("exit of the leader cannot be read", error));
             }
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
@@ -71,32 +76,39 @@ impl Tree {
         }
     }
 
-    /// Notes the exit of a leader that has exited, once, and gives it.
-    fn note_exit(&self, state: &mut State) -> Exit {
-        if let Some(exit) = state.exit {
-            return exit;
-        }
-        let cause = state
-            .begun
-            .as_ref()
-            .map_or(Cause::Exit, |begun| begun.cause);
-        let exit = exit_of(self.leader.as_handle(), cause);
-        state.exit = Some(exit);
-        exit
-    }
-
     /// Notes the leader's exit if it has exited, and says whether it has.
     pub(super) fn look_at_leader(&self, state: &mut State) -> bool {
         let has_exited = state.exit.is_some() || is_over(self.leader.as_handle());
-        if has_exited {
-            self.note_exit(state);
+        if has_exited && let Err(error) = self.note_exit(state) {
+            tracing::error!(%error, "exit of the leader cannot be read");
         }
         has_exited
+    }
+
+    /// Notes the exit of a leader that has exited, once, and gives it. Whoever is the first to
+    /// see it lets the rest go where the command says so, so that no drop comes in between.
+    fn note_exit(&self, state: &mut State) -> io::Result<Exit> {
+        if let Some(exit) = state.exit {
+            return Ok(exit);
+        }
+        let begun = state.begun.as_ref();
+        let cause = begun.map_or(Cause::Exit, |begun| begun.cause);
+        let exit = exit_of(self.leader.as_handle(), cause)?;
+        state.exit = Some(exit);
+        if self.on_exit == OnExit::Leave
+            && state.begun.is_none()
+            && state.end.is_none()
+            && let Err(error) = self.let_go(state)
+        {
+            tracing::error!(%error, "rest was not released, and ends with its handle");
+        }
+        Ok(exit)
     }
 
     /// Lets the rest of the tree go, and gives how many members still run.
     pub(super) fn release(&self) -> Result<u32> {
         let mut state = self.lock();
+        let has_exited = self.look_at_leader(&mut state);
         let refused = |state| Err(Repr::Refused(Reject::IllegalState { state }).into());
         match (&state.end, &state.begun) {
             (Some(Ended::Released { still_running }), _) => return Ok(*still_running),
@@ -104,22 +116,24 @@ impl Tree {
             (None, Some(_)) => return refused(StateName::Ending),
             (None, None) => {}
         }
-        let has_exited = self.look_at_leader(&mut state);
         if !has_exited && !self.detachable {
             return Err(Repr::Refused(Reject::NotDetachable).into());
         }
+        self.let_go(&mut state)
+            .map_err(|error| Error::system("job cannot be told to let go", error))
+    }
+
+    fn let_go(&self, state: &mut State) -> io::Result<u32> {
         let still_running = match &self.job {
             Some(job) => {
                 // 1. From here on the last handle may be closed, whoever does it.
-                job.kill_on_close(false)
-                    .map_err(|error| Error::system("job cannot be told to let go", error))?;
+                job.kill_on_close(false)?;
                 // 2. Who is counted now lives on.
-                job.active()
-                    .map_err(|error| Error::system("job cannot be looked at", error))?
+                job.active()?
             }
-            None => u32::from(!has_exited),
+            None => u32::from(!is_over(self.leader.as_handle())),
         };
-        self.finish(&mut state, Ended::Released { still_running });
+        self.finish(state, Ended::Released { still_running });
         Ok(still_running)
     }
 
@@ -136,17 +150,10 @@ fn is_over(process: BorrowedHandle<'_>) -> bool {
     matches!(sys::wait_any(&[process], Some(Duration::ZERO)), Ok(Some(_)))
 }
 
-fn exit_of(leader: BorrowedHandle<'_>, cause: Cause) -> Exit {
-    let told = |what: &str, error: io::Error| tracing::error!(%error, "{what} cannot be read");
-    let times = sys::times(leader).unwrap_or_else(|error| {
-        told("times of the leader", error);
-        sys::Times::default()
-    });
-    let code = sys::exit_code(leader).unwrap_or_else(|error| {
-        told("exit code of the leader", error);
-        u32::MAX
-    });
-    Exit {
+fn exit_of(leader: BorrowedHandle<'_>, cause: Cause) -> io::Result<Exit> {
+    let code = sys::exit_code(leader)?;
+    let times = sys::times(leader)?;
+    Ok(Exit {
         status: code.cast_signed(),
         usage: Usage {
             user: Micros::from(times.user),
@@ -155,5 +162,5 @@ fn exit_of(leader: BorrowedHandle<'_>, cause: Cause) -> Exit {
         },
         wall: Micros::from(times.wall),
         cause,
-    }
+    })
 }

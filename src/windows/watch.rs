@@ -15,6 +15,9 @@ use super::tree::Tree;
 use crate::on_exit::OnExit;
 use crate::sys;
 
+/// What stands for a time that no clock has.
+const CENTURY: Duration = Duration::from_secs(3_155_760_000);
+
 /// What a session's thread has to see to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Orders {
@@ -97,7 +100,8 @@ fn follow_exit(tree: &Tree, on_exit: OnExit) -> Option<Instant> {
         tracing::debug!(%error, "exit cannot be noted");
     }
     match on_exit {
-        OnExit::Hold => None,
+        // What is to be left is released by whoever sees the exit.
+        OnExit::Hold | OnExit::Leave => None,
         OnExit::End { .. } => {
             tree.begin(Cause::Exit);
             None
@@ -105,16 +109,8 @@ fn follow_exit(tree: &Tree, on_exit: OnExit) -> Option<Instant> {
         OnExit::Linger { limit, .. } => {
             let now = Instant::now();
             // A limit that is out of range is a very long one.
-            Some(
-                now.checked_add(limit)
-                    .unwrap_or(now + Duration::from_secs(1 << 32)),
-            )
-        }
-        OnExit::Leave => {
-            if let Err(error) = tree.release() {
-                tracing::debug!(%error, "rest was not released");
-            }
-            None
+            let until = now.checked_add(limit);
+            Some(until.or_else(|| now.checked_add(CENTURY)).unwrap_or(now))
         }
     }
 }

@@ -215,3 +215,12 @@ fn rest_is_released_at_the_exit_where_the_command_says_so() {
     drop(child);
     member.assert_lives_on("what was left");
 }
+
+#[test]
+fn rest_that_is_left_is_not_ended_by_a_drop_right_after_the_exit() {
+    for _ in 0..5 {
+        let (child, member) = left(OnExit::Leave);
+        drop(child);
+        member.assert_lives_on("what was left");
+    }
+}

@@ -180,10 +180,8 @@ fn host_that_releases() {
 }
 
 fn contained() {
-    match contain::on_request(CONTAIN, |_| true) {
-        Outcome::Contained => {}
-        other => panic!("{other:?}"),
-    }
+    let outcome = contain::on_request(CONTAIN, |_| true);
+    assert!(matches!(outcome, Outcome::Contained), "{outcome:?}");
     say(env::var(CONTAIN).is_err());
     let child = starts("sleeps", Stdio::null());
     say(child.id());
@@ -193,10 +191,8 @@ fn contained() {
 
 /// Contained, and with sessions of its own, whose jobs are inside of its own job.
 fn contained_host() {
-    match contain::on_request(CONTAIN, |_| true) {
-        Outcome::Contained => {}
-        other => panic!("{other:?}"),
-    }
+    let outcome = contain::on_request(CONTAIN, |_| true);
+    assert!(matches!(outcome, Outcome::Contained), "{outcome:?}");
     let mut child = crate::talking("has-a-family").spawn().expect("it starts");
     assert_eq!(child.notice(), None, "a job inside of a job");
     let mut words = crate::Words::of(&mut child.stdout);

@@ -15,7 +15,7 @@ use std::io;
 use std::os::windows::io::{FromRawHandle, OwnedHandle, RawHandle};
 
 pub(crate) use job::Job;
-pub(crate) use process::{Times, exit_code, names, resume, system_directory, terminate, times};
+pub(crate) use process::{exit_code, names, resume, system_directory, terminate, times};
 pub(crate) use wait::{Event, available, wait_any};
 
 /// The result of a call that answers with a boolean.
