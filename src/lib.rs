@@ -88,7 +88,19 @@
 //!
 //! # Platform
 //!
-//! Linux.
+//! Linux. Elsewhere there is no helper, and a command is supervised by the host itself, at
+//! [`Level::Direct`]: on Windows by a job, which ends the tree with the host; on macOS and FreeBSD
+//! by its process group, which does not. What a platform cannot do is an error of the kind
+//! [`Unsupported`](ErrorKind::Unsupported), and nothing has happened then. README.md says which
+//! platforms are tested and which are compiled only.
+
+#![cfg_attr(
+    not(target_os = "linux"),
+    expect(
+        rustdoc::broken_intra_doc_links,
+        reason = "this page speaks of what is Linux's"
+    )
+)]
 
 #[cfg(unix)]
 mod capture;

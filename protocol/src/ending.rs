@@ -61,7 +61,7 @@ pub enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
 pub struct Exit {
-    /// The wait status as `wait(2)` lays it out.
+    /// The wait status as `wait(2)` lays it out; of a host on Windows, the exit code.
     pub status: i32,
     /// What the leader and the descendants that it waited for used.
     pub usage: Usage,

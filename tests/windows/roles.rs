@@ -26,7 +26,12 @@ pub(crate) const CONTAIN: &str = "FOSTER_TEST_CONTAIN";
 pub(crate) const SAYS: &str = "role says: ";
 
 /// How the test harness of this program runs the role alone.
-pub(crate) const ARGUMENTS: [&str; 4] = ["roles::plays", "--exact", "--ignored", "--nocapture"];
+pub(crate) const ARGUMENTS: [&str; 4] = [
+    "roles::plays_the_role_that_a_test_asks_for",
+    "--exact",
+    "--ignored",
+    "--nocapture",
+];
 
 /// How long a role lives at most.
 const LIFE: Duration = Duration::from_secs(60);
@@ -37,7 +42,7 @@ pub(crate) fn program() -> PathBuf {
 
 #[test]
 #[ignore = "a role for the other tests"]
-fn plays() {
+fn plays_the_role_that_a_test_asks_for() {
     let role = env::var(ROLE).expect("the role has a name");
     match role.as_str() {
         "exits-with-7" => exit(7),
