@@ -73,7 +73,14 @@ impl Births {
         let pid = Pid::from_raw(pid);
         self.held.retain(|held| *held != pid);
         self.traced.push(pid);
-        ptrace::cont(pid, None).expect("the child goes on");
+        // Its parent has stopped at the fork, and it may be on its way to its own stop.
+        let deadline = Deadline::after(DEATH);
+        let mut done = ptrace::cont(pid, None);
+        while done == Err(Errno::ESRCH) && !deadline.is_reached() {
+            pass(LOOK);
+            done = ptrace::cont(pid, None);
+        }
+        done.expect("the child goes on");
     }
 
     /// Serves the tracees for this long.
