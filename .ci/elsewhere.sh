@@ -13,6 +13,8 @@ elsewhere=$(realpath -m "${CARGO_TARGET_DIR:-target}")/elsewhere
 export CARGO_TARGET_DIR=$elsewhere
 export WINEPREFIX=$elsewhere/wine WINEDEBUG=-all
 export CARGO_TERM_COLOR=never
+# Nobody looks for lines here, and half of the time goes into them.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 checked=(x86_64-apple-darwin x86_64-unknown-freebsd x86_64-unknown-linux-musl aarch64-unknown-linux-gnu)
 windows=x86_64-pc-windows-gnu
 packages=(rustc-web cargo-web rust-web-src gcc-mingw-w64-x86-64 wine wine64)

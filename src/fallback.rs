@@ -1,6 +1,7 @@
 //! What happens to a command for which there is no supervision as it should be.
 
-/// What happens to a command when no helper can be had.
+/// What happens to a command when no helper can be had; on Windows, when no job can, of which
+/// [`Notice::NoJob`](crate::Notice::NoJob) tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// This process runs it itself, at [`Level::Direct`](crate::Level::Direct), and the child

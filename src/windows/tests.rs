@@ -90,8 +90,8 @@ fn command_that_must_have_a_job_is_refused_without_one() {
     let error = waiting()
         .make(Defaults::Inherit, Fallback::Refuse, WITHOUT_JOB)
         .expect_err("there is no job");
-    assert_eq!(error.kind(), ErrorKind::SpawnFailed);
-    assert_eq!(error.step(), Some(Step::Session));
+    assert_eq!(error.kind(), ErrorKind::SpawnFailed, "{error:?}");
+    assert_eq!(error.step(), Some(Step::Session), "{error:?}");
     assert!(error.is_spawn_failure());
 }
 
@@ -107,8 +107,8 @@ fn child_that_cannot_be_resumed_is_ended_and_awaited_and_reported() {
             .expect("it can be created");
         let leader = gate.leader().try_clone_to_owned().expect("a handle");
         let error = gate.open().expect_err("no thread can be resumed");
-        assert_eq!(error.kind(), ErrorKind::SpawnFailed);
-        assert_eq!(error.step(), Some(Step::Gate));
+        assert_eq!(error.kind(), ErrorKind::SpawnFailed, "{error:?}");
+        assert_eq!(error.step(), Some(Step::Gate), "{error:?}");
         let dead = sys::wait_any(&[leader.as_handle()], Some(Duration::ZERO));
         assert_eq!(
             dead.expect("it can be looked at"),
