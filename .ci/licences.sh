@@ -15,7 +15,7 @@ listed() { # NAME: the quoted words of the list of this name in deny.toml
 }
 allowed=$(listed allow)
 
-packages=$(cargo tree --workspace -e normal,build,dev --prefix none --format '{p}|{l}' |
+packages=$(cargo tree --workspace --target all -e normal,build,dev --prefix none --format '{p}|{l}' |
     sed 's/ (\*)$//' | sort -u)
 
 # A choice (OR, /) needs one allowed side, a sum (AND) all of them.

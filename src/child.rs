@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use foster_protocol::{Containment, Ending, Exit, Target};
 
+use crate::capture::capture;
 use crate::error::Result;
 use crate::notice::Notice;
-use crate::output::{Output, capture};
+use crate::output::Output;
 use crate::session::Session;
 
 /// A spawned command with everything that it starts, as [`std::process::Child`].

@@ -7,9 +7,10 @@ use std::time::Duration;
 use foster_protocol::Containment;
 
 use crate::child::Child;
-use crate::command::{Command, Made, Size};
+use crate::command::{Command, Made};
 use crate::error::{Result, Subject, spawn_failed};
 use crate::notice::Notice;
+use crate::size::Size;
 
 /// A process that waits before it executes its program; see
 /// [`Command::gated`](crate::Command::gated).

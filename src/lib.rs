@@ -88,54 +88,126 @@
 //!
 //! # Platform
 //!
-//! Linux.
+//! Linux. Elsewhere there is no helper, and a command is supervised by the host itself, at
+//! [`Level::Direct`]: on Windows by a job, which ends the tree with the host; on macOS and FreeBSD
+//! by its process group, which does not. What a platform cannot do is an error of the kind
+//! [`Unsupported`](ErrorKind::Unsupported), and nothing has happened then. README.md says which
+//! platforms are tested and which are compiled only.
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    expect(
+        rustdoc::broken_intra_doc_links,
+        reason = "this page speaks of what is Linux's"
+    )
+)]
+
+#[cfg(unix)]
+mod capture;
+#[cfg(unix)]
 mod child;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod cli;
+#[cfg(unix)]
 mod command;
+#[cfg(target_os = "linux")]
 mod connection;
+#[cfg(target_os = "linux")]
 pub mod contain;
+#[cfg(unix)]
 mod direct;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+mod ended;
+mod environment;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "most errors are of a helper")
+)]
 mod error;
+mod fallback;
+#[cfg(unix)]
 mod gate;
+#[cfg(target_os = "linux")]
 mod helper;
 pub mod identity;
+#[cfg(target_os = "linux")]
 mod init;
+#[cfg(target_os = "linux")]
 mod launch;
 mod notice;
+mod on_exit;
 mod output;
+#[cfg(target_os = "linux")]
 mod parent;
-#[cfg(feature = "registry")]
+#[cfg(unix)]
+mod poll;
+#[cfg(all(feature = "registry", target_os = "linux"))]
 pub mod registry;
+#[cfg(unix)]
 mod session;
+#[cfg_attr(
+    windows,
+    expect(dead_code, reason = "the sums are for the limits of Unix")
+)]
+mod size;
+#[cfg(target_os = "linux")]
 mod spawner;
+#[cfg(unix)]
 mod stdio;
+#[cfg(target_os = "linux")]
 pub mod supervised;
+#[cfg(target_os = "linux")]
 mod sweep;
+#[cfg(unix)]
 mod sys;
+#[cfg(windows)]
+#[path = "sys/windows/mod.rs"]
+mod sys;
+#[cfg(target_os = "linux")]
 mod watch;
+#[cfg(windows)]
+mod windows;
 
-pub use child::Child;
-pub use command::{Command, DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};
-pub use connection::Ended;
+#[cfg(all(unix, not(target_os = "linux")))]
+pub use elsewhere::Spawner;
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Helper, init, sweep};
+pub use ended::Ended;
 pub use error::{Error, ErrorKind, Result};
+pub use fallback::Fallback;
 pub use foster_protocol::{
     Availability, Bytes, Capabilities, Cause, Containment, Counters, Ended as MemberEnd, Ending,
     Exit, Farewell, Feature, Field, Level, LevelChoice, Member, Micros, Missing, Obstacle, Orphan,
     Peaks, Pid, Proof, RecordError, Reject, Seal, Sealed, SessionId, SessionInfo, StateName, Step,
     Survivor, Target, Usage, Verdict, Why,
 };
-pub use gate::Gate;
-pub use helper::{Helper, Listing};
-#[cfg(feature = "embedded-helper")]
-pub use init::init;
-pub use launch::HelperBuilder;
 pub use notice::Notice;
+pub use on_exit::{DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};
 pub use output::Output;
+
+#[cfg(windows)]
+pub use windows::{Child, Command, Gate, Session, Spawner, Stdio, contain};
+
+#[cfg(unix)]
+pub use child::Child;
+#[cfg(unix)]
+pub use command::Command;
+#[cfg(unix)]
+pub use gate::Gate;
+#[cfg(target_os = "linux")]
+pub use helper::{Helper, Listing};
+#[cfg(all(feature = "embedded-helper", target_os = "linux"))]
+pub use init::init;
+#[cfg(target_os = "linux")]
+pub use launch::HelperBuilder;
+#[cfg(unix)]
 pub use session::Session;
-pub use spawner::{Fallback, Spawner};
+#[cfg(target_os = "linux")]
+pub use spawner::Spawner;
+#[cfg(unix)]
 pub use stdio::Stdio;
+#[cfg(target_os = "linux")]
 pub use sweep::{Fate, Found, Refusal, Refused, Sweep, Swept, SweptInstance, sweep};
 
 /// The example of README.md compiles.

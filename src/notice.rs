@@ -36,6 +36,8 @@ pub enum Notice {
     ReleaseUnknown,
     /// The tree was sent its signals, and its end is not confirmed.
     EndUnconfirmed,
+    /// The command runs without a job. Never but on Windows.
+    NoJob,
 }
 
 impl Notice {
@@ -43,7 +45,7 @@ impl Notice {
     #[must_use]
     pub fn is_unknown(self) -> bool {
         match self {
-            Notice::NoHelper => false,
+            Notice::NoHelper | Notice::NoJob => false,
             Notice::StartUnknown
             | Notice::ExitUnknown
             | Notice::ReleaseUnknown
@@ -75,6 +77,10 @@ impl fmt::Display for Notice {
                 "the command's processes were told to end, but it is not confirmed that all of \
                  them have"
             }
+            Notice::NoJob => {
+                "the command could not be put into a job; it ran without one, and processes that \
+                 it starts may outlive it and this program"
+            }
         })
     }
 }
@@ -91,6 +97,7 @@ mod tests {
             Notice::ExitUnknown,
             Notice::ReleaseUnknown,
             Notice::EndUnconfirmed,
+            Notice::NoJob,
         ];
         let texts = all.map(|notice| notice.to_string());
         for (index, text) in texts.iter().enumerate() {

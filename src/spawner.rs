@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::child::Child;
 use crate::command::{Command, Defaults, Failure, How, Made};
 use crate::error::{Attempt, Error, Repr, Result};
+use crate::fallback::Fallback;
 use crate::gate::Gate;
 use crate::helper::Helper;
 use crate::notice::Notice;
@@ -24,17 +25,6 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// How often one call launches a helper where there was none, and where one has died.
 const FIRST_LAUNCHES: u32 = 2;
 const RELAUNCHES: u32 = 1;
-
-/// What happens to a command when no helper can be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fallback {
-    /// This process runs it itself, at [`Level::Direct`](crate::Level::Direct), and the child
-    /// carries [`Notice::NoHelper`]. For commands of the user's own: a shell tool that fails
-    /// because its supervision does would be worse.
-    Direct,
-    /// It is refused, and never runs. For commands that nobody has looked at.
-    Refuse,
-}
 
 /// Spawns commands through one helper, and has a rule for when there is none.
 ///

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
+#[cfg(target_os = "linux")]
 use nix::unistd::{dup2_stdin, dup2_stdout};
 
 /// What a standard stream of a command is connected to, as [`std::process::Stdio`].
@@ -84,6 +85,7 @@ impl Own {
 
 /// Lets go of standard input and output, which are the command's: its closing them must reach
 /// whoever is at their other ends while this process still runs.
+#[cfg(target_os = "linux")]
 pub(crate) fn give_up_standard_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;

@@ -11,7 +11,7 @@ use std::thread;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::connection::poll_until;
+use crate::poll::poll_until;
 
 /// Starts the thread. `is_over` acts on a loss, and says whether there is nothing to watch for
 /// any more.

@@ -61,7 +61,7 @@ pub enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(SchemaRead, SchemaWrite))]
 pub struct Exit {
-    /// The wait status as `wait(2)` lays it out.
+    /// The wait status as `wait(2)` lays it out; of a host on Windows, the exit code.
     pub status: i32,
     /// What the leader and the descendants that it waited for used.
     pub usage: Usage,
@@ -101,6 +101,8 @@ pub enum Proof {
     CgroupUnpopulated,
     /// The namespace's first process is dead: the keeper died before it had ended the session.
     NamespaceDead,
+    /// The job is empty. Of a host on Windows; no helper gives it.
+    JobEmpty,
 }
 
 /// How a member ended.

@@ -203,6 +203,7 @@ pub(crate) fn proof(proof: Proof) -> &'static str {
         Proof::KeeperNoChildren => "keeper-no-children",
         Proof::CgroupUnpopulated => "cgroup-unpopulated",
         Proof::NamespaceDead => "namespace-dead",
+        Proof::JobEmpty => "job-empty",
     }
 }
 

@@ -6,11 +6,11 @@ use foster_protocol::Reply;
 
 use super::Command;
 use super::plan::{Defaults, Plan};
-use super::size::Size;
 use crate::connection::{Refusal, Ticket};
 use crate::error::{During, Error, Repr, Result, Subject, spawn_failed};
 use crate::helper::Helper;
 use crate::session::Helped;
+use crate::size::Size;
 
 /// A command that exists, contained, and whose program does not run before it is let go. Dropping
 /// it ends the session, so that a program that was not let go never runs.

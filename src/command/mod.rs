@@ -1,11 +1,12 @@
 //! The builder of a command, with std's names.
 
+#[cfg(target_os = "linux")]
+mod attempt;
 mod convert;
-mod environment;
+#[cfg(target_os = "linux")]
 mod held;
 mod options;
 mod plan;
-mod size;
 mod spawn;
 
 use std::ffi::{OsStr, OsString};
@@ -13,25 +14,24 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use foster_protocol::{Level, LevelChoice, Micros};
+use foster_protocol::{Level, LevelChoice};
 
-use environment::Environment;
+#[cfg(target_os = "linux")]
+pub(crate) use attempt::Failure;
+#[cfg(target_os = "linux")]
 pub(crate) use held::Held;
 pub(crate) use plan::Defaults;
 use plan::Options;
-pub(crate) use size::{Item, Largest, Size};
-pub(crate) use spawn::{Failure, How, Made};
+pub(crate) use spawn::{How, Made};
 
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere::Helper;
+use crate::environment::Environment;
+#[cfg(target_os = "linux")]
 use crate::helper::Helper;
 use crate::identity::Markers;
+use crate::on_exit::{DEFAULT_DRAIN, DEFAULT_GRACE, OnExit};
 use crate::stdio::Stdio;
-
-/// The time between TERM and KILL where a command does not say: long enough for a program
-/// that cleans up, short enough that nobody waits for one that does not.
-pub const DEFAULT_GRACE: Duration = Duration::from_secs(1);
-
-/// How long output is still read after the leader's exit where a command does not say.
-pub const DEFAULT_DRAIN: Duration = Duration::from_millis(100);
 
 /// Builds a command and spawns it through a helper, as [`std::process::Command`] does without.
 ///
@@ -73,46 +73,6 @@ pub struct Command {
     detachable: bool,
     label: OsString,
     helper: Option<Helper>,
-}
-
-/// What happens to the rest of the tree when the leader exits.
-///
-/// Whatever it says, dropping the [`Child`](crate::Child) ends what is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnExit {
-    /// Nothing: the rest lives until the host decides.
-    #[default]
-    Hold,
-    /// The rest is ended.
-    End {
-        /// The time between TERM and KILL.
-        grace: Duration,
-    },
-    /// The rest may finish by itself, and is ended when it has not by then.
-    Linger {
-        /// How long the rest may take, from the leader's exit.
-        limit: Duration,
-        /// The time between TERM and KILL.
-        grace: Duration,
-    },
-    /// The rest is released.
-    Leave,
-}
-
-impl OnExit {
-    fn to_wire(self) -> foster_protocol::OnExit {
-        match self {
-            OnExit::Hold => foster_protocol::OnExit::Hold,
-            OnExit::End { grace } => foster_protocol::OnExit::End {
-                grace: grace.into(),
-            },
-            OnExit::Linger { limit, grace } => foster_protocol::OnExit::Linger {
-                limit: Micros::from(limit),
-                grace: Micros::from(grace),
-            },
-            OnExit::Leave => foster_protocol::OnExit::Leave,
-        }
-    }
 }
 
 impl Command {
@@ -273,5 +233,5 @@ impl Command {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use foster_protocol::{Level, LevelChoice, ResourceLimit};
 
-use super::{Command, OnExit};
+use super::Command;
+use crate::on_exit::OnExit;
 
 impl Command {
     /// Sets the file mode creation mask (`umask(2)`). Without it, the helper's: that of the

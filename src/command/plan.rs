@@ -9,11 +9,18 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use foster_protocol::{Bytes, LevelChoice, Mapping, Micros, ResourceLimit, Spec, TreeLimits};
 
-use super::size::{Item, Size, bytes, checked};
-use super::{Command, OnExit};
+use super::Command;
 use crate::error::{Error, Repr, Result, Subject, directory};
+use crate::on_exit::OnExit;
+use crate::size::{Item, Size, bytes, checked};
 use crate::stdio::{Own, Source};
 use crate::sys;
+
+/// A directory is opened to be entered. Elsewhere than on Linux it has to be readable for that.
+#[cfg(target_os = "linux")]
+const TO_ENTER: i32 = libc::O_PATH;
+#[cfg(not(target_os = "linux"))]
+const TO_ENTER: i32 = 0;
 
 /// The options of a spec that are passed on as they are.
 #[derive(Clone, Debug, Default)]
@@ -193,7 +200,7 @@ impl Command {
     fn pass_directory(&self, passed: &mut Passed) -> Result<Option<u32>> {
         let opened = OpenOptions::new()
             .read(true)
-            .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
+            .custom_flags(TO_ENTER | libc::O_DIRECTORY | libc::O_CLOEXEC)
             .open(".");
         match opened {
             Ok(own) => passed.pass(File::into(own)).map(Some),
@@ -204,6 +211,22 @@ impl Command {
             }
             .into()),
             Err(source) => Err(Error::system("directory cannot be passed on", source)),
+        }
+    }
+}
+
+impl OnExit {
+    fn to_wire(self) -> foster_protocol::OnExit {
+        match self {
+            OnExit::Hold => foster_protocol::OnExit::Hold,
+            OnExit::End { grace } => foster_protocol::OnExit::End {
+                grace: grace.into(),
+            },
+            OnExit::Linger { limit, grace } => foster_protocol::OnExit::Linger {
+                limit: Micros::from(limit),
+                grace: Micros::from(grace),
+            },
+            OnExit::Leave => foster_protocol::OnExit::Leave,
         }
     }
 }

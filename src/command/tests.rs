@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use foster_protocol::{Bytes, MAX_DESCRIPTORS, OnExit as WireOnExit};
+use foster_protocol::{Bytes, MAX_DESCRIPTORS, Micros, OnExit as WireOnExit};
 
 use super::plan::{Defaults, Plan};
 use super::*;

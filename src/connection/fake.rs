@@ -13,9 +13,10 @@ use foster_protocol::{
 };
 use nix::poll::{PollFd, PollFlags};
 
-use super::{Connection, poll_until, time_left};
+use super::Connection;
 use crate::helper::Helper;
 use crate::launch::{HelperProcess, Origin};
+use crate::poll::{poll_until, time_left};
 
 /// How long a script waits for the next request before the test fails.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@ use super::fake::{self, Fake};
 use super::tests::{LIMIT, command, group};
 use super::*;
 use crate::error::ErrorKind;
+use crate::poll::poll_until;
 
 /// How a tree ended of which nobody was left.
 fn ending() -> Ending {

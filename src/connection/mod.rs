@@ -8,7 +8,6 @@
 //! It must never write from a process that was forked from the host, and never hold its lock
 //! across a call that can block.
 
-mod poll;
 mod reader;
 mod state;
 mod traffic;
@@ -33,8 +32,6 @@ use foster_protocol::{
     Call, EncodeError, Reply, Request, RequestId, SessionId, Spec, Until, encode_call,
 };
 
-pub(crate) use poll::{poll_until, time_left};
-pub use state::Ended;
 use state::Slot;
 pub(crate) use state::{Key, Record, Standing, State};
 use traffic::strike;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 
 use super::Connection;
-use super::poll::{poll_until, time_left};
 use super::state::{Key, State};
 use crate::error::Loss;
+use crate::poll::{poll_until, time_left};
 
 /// How long a sender waits before it tries again to send descriptors that the kernel had no
 /// room for: nothing announces that there is room (`ETOOMANYREFS`, `unix(7)`).

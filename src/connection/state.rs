@@ -8,10 +8,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar};
 
 use foster_protocol::{
-    Attached, Ending, Exit, Frame, Inbox, OnExit, Outbox, Reject, Reply, RequestId, SessionId,
-    VERSION, decode_answer,
+    Attached, Exit, Frame, Inbox, OnExit, Outbox, Reject, Reply, RequestId, SessionId, VERSION,
+    decode_answer,
 };
 
+use crate::ended::Ended;
 use crate::error::Loss;
 
 /// What a waiting thread waits for.
@@ -21,18 +22,6 @@ pub(crate) enum Key {
     Request(RequestId),
     /// Anything new about a session.
     Session(SessionId),
-}
-
-/// How a session ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Its tree was ended.
-    Ending(Ending),
-    /// It was released.
-    Released {
-        /// How many members still ran at that moment.
-        still_running: u32,
-    },
 }
 
 /// Where a session stands for the client, as far as a lost helper is concerned.

@@ -16,6 +16,7 @@ use nix::poll::{PollFd, PollFlags};
 use super::*;
 use crate::command::Command;
 use crate::error::ErrorKind;
+use crate::poll::poll_until;
 use crate::stdio::Stdio;
 
 /// How long anything here may take.

@@ -13,9 +13,9 @@ use foster_protocol::{Inbox, Outbox, Received, receive, send};
 use nix::poll::{PollFd, PollFlags};
 
 use super::Connection;
-use super::poll::poll_until;
 use super::state::{Record, Standing, State};
 use crate::error::Loss;
+use crate::poll::poll_until;
 use crate::sys;
 
 /// The most reads in a row of one call, so that a helper that never stops sending cannot keep

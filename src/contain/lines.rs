@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use foster_protocol::{Farewell, Survivor, Why};
 
-use crate::connection::Ended;
+use crate::ended::Ended;
 use crate::error::Error;
 
 /// The most processes that one line names.

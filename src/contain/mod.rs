@@ -84,9 +84,9 @@ use starter::{Failed, Orders, start};
 pub(crate) use triggers::is_ignored;
 
 use crate::Command;
-use crate::command::DEFAULT_GRACE;
 use crate::error::{Error, Repr, Result};
 use crate::launch::OWN_PROGRAM;
+use crate::on_exit::DEFAULT_GRACE;
 use crate::sys::{self, Removal};
 
 /// The key of an acknowledgement where the program does not name another.

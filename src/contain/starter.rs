@@ -18,9 +18,11 @@ use nix::sys::signal::{Signal, raise};
 
 use super::lines;
 use super::triggers::{Trigger, Triggers};
-use crate::command::{Held, OnExit};
-use crate::connection::{Ended, Ticket};
+use crate::command::Held;
+use crate::connection::Ticket;
+use crate::ended::Ended;
 use crate::error::{Error, ErrorKind, Repr, Result};
+use crate::on_exit::OnExit;
 use crate::stdio::give_up_standard_streams;
 use crate::{Command, Helper};
 

@@ -15,9 +15,9 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{SFlag, fstat};
 
-use crate::connection::{poll_until, time_left};
 use crate::error::{Error, Result};
 use crate::parent::{self, Parent};
+use crate::poll::{poll_until, time_left};
 use crate::sys;
 
 /// The signals that mean something to a starter.

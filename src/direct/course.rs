@@ -9,7 +9,7 @@ use foster_protocol::{Cause, OnExit, Reject, StateName, Target};
 
 use super::supervise::Session;
 use super::work::{HARD_LIMIT, Look, Work};
-use crate::connection::Ended;
+use crate::ended::Ended;
 
 /// Where the session stands.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags};
 
 use super::signalable::Signalable;
-use crate::connection::poll_until;
+use crate::poll::poll_until;
 use crate::sys::{self, Exited, Who};
 
 /// A leader that has not been reaped by us.

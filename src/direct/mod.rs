@@ -17,6 +17,7 @@ mod signalable;
 mod start;
 mod supervise;
 mod table;
+mod wake;
 mod work;
 
 use std::io;
@@ -34,16 +35,16 @@ use foster_protocol::{
 };
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::command::Size;
-use crate::connection::Ended;
+use crate::ended::Ended;
 use crate::error::{Error, Repr, Result, Subject, spawn_failed};
+use crate::size::Size;
 use shared::{Order, Shared, is_over};
 
 /// How often a leader without a pidfd is looked at.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Every signal number.
-const SIGNALS: RangeInclusive<i32> = 1..=64;
+/// Every signal number that can be asked for.
+const SIGNALS: RangeInclusive<i32> = 1..=if cfg!(target_os = "linux") { 64 } else { 31 };
 
 /// A step that failed, with its error number. The program did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,13 @@ use crate::sys::{self, Orders, Strings, Wire};
 /// Where programs are searched without a `PATH`.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
+/// The death signal of a leader whose command does not say. Only Linux has one.
+const DEATH_SIGNAL: i32 = if cfg!(target_os = "linux") {
+    libc::SIGKILL
+} else {
+    0
+};
+
 /// The longest path that the kernel takes, its NUL included.
 const PATH_MAX: usize = 4096;
 
@@ -126,7 +133,7 @@ fn wires(mappings: &[Mapping], came: usize) -> Result<Vec<Wire>, i32> {
 /// The thread that forks lives as long as its leader, so that the signal means what it says.
 fn death_signal(spec: &Spec) -> Result<i32, Failed> {
     match (spec.death_signal, spec.detachable) {
-        (None, false) => Ok(libc::SIGKILL),
+        (None, false) => Ok(DEATH_SIGNAL),
         (None, true) => Ok(0),
         // It could not be disarmed when the session is released.
         (Some(number), true) if number != 0 => Err(Failed::at(Step::DeathSignal, EINVAL)),

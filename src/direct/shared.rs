@@ -4,8 +4,7 @@
 //! it. Nothing here calls the system, but for the counter that wakes the thread.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,8 +13,9 @@ use std::time::{Duration, Instant};
 use foster_protocol::{Cause, Exit, Reject, StateName, Target};
 
 use super::Failed;
-use crate::connection::{Ended, time_left};
-use crate::sys;
+use super::wake::Wake;
+use crate::ended::Ended;
+use crate::poll::time_left;
 
 /// What a handle asks of the thread.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(super) struct State {
 pub(super) struct Shared {
     state: Mutex<State>,
     bell: Condvar,
-    wake: File,
+    wake: Wake,
 }
 
 impl Shared {
@@ -79,7 +79,7 @@ impl Shared {
                 orders: VecDeque::new(),
             }),
             bell: Condvar::new(),
-            wake: File::from(sys::eventfd()?),
+            wake: Wake::new()?,
         })
     }
 
@@ -128,8 +128,7 @@ impl Shared {
         let mut state = self.lock();
         if !is_over(state.name) && !state.is_gone {
             state.orders.push_back(order);
-            // A full counter wakes just as well.
-            let _full = (&self.wake).write(&1_u64.to_ne_bytes());
+            self.wake.ring();
         }
         state.name
     }
@@ -165,10 +164,9 @@ impl Shared {
         self.wake.as_fd()
     }
 
-    /// Empties the counter.
+    /// Notes that the thread has woken.
     pub(super) fn quiet(&self) {
-        use std::io::Read;
-        let _already_empty = (&self.wake).read(&mut [0; 8]);
+        self.wake.quiet();
     }
 }
 

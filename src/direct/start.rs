@@ -15,7 +15,7 @@ use super::shared::{Order, Shared};
 use super::table::has_executed;
 use super::work::HARD_LIMIT;
 use super::{Failed, TICK};
-use crate::connection::{poll_until, time_left};
+use crate::poll::{poll_until, time_left};
 use crate::sys::{self, Progress};
 
 /// A child on its way to exec.

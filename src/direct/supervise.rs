@@ -19,7 +19,7 @@ use super::leader::{Leader, Sight};
 use super::shared::{Order, Shared, Stolen};
 use super::start::start;
 use super::work::Work;
-use crate::connection::{poll_until, time_left};
+use crate::poll::{poll_until, time_left};
 
 /// How often those are looked at who outlived their ending.
 const LATE: Duration = Duration::from_millis(500);

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags};
 use nix::unistd::{Pid as UnistdPid, getsid};
 
 use super::signalable::Signalable;
-use crate::connection::poll_until;
+use crate::poll::poll_until;
 use crate::sys;
 
 /// The process table.

@@ -6,7 +6,9 @@
 mod loss;
 mod reject;
 mod repr;
+#[cfg(unix)]
 mod spawn;
+mod step;
 
 use std::fmt;
 use std::io;
@@ -16,7 +18,10 @@ use foster_protocol::{Reject, Step};
 use crate::notice::Notice;
 
 pub(crate) use loss::{During, Loss};
-pub(crate) use repr::{Attempt, Repr};
+#[cfg(target_os = "linux")]
+pub(crate) use repr::Attempt;
+pub(crate) use repr::Repr;
+#[cfg(unix)]
 pub(crate) use spawn::{Subject, directory, spawn_failed};
 
 /// The result of this crate's calls.
@@ -73,6 +78,8 @@ pub enum ErrorKind {
     TooLarge,
     /// A value cannot be passed on, such as a string with a NUL inside.
     InvalidInput,
+    /// This platform cannot do it, and nothing has happened. Never on Linux.
+    Unsupported,
     /// A system call in this process failed.
     System,
 }
@@ -115,6 +122,7 @@ impl Error {
             | ErrorKind::Rejected
             | ErrorKind::TooLarge
             | ErrorKind::InvalidInput
+            | ErrorKind::Unsupported
             | ErrorKind::System => None,
         }
     }
@@ -203,6 +211,12 @@ impl Error {
         self.kind() == ErrorKind::TooLarge
     }
 
+    /// Whether this platform cannot do it; nothing has happened then.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        self.kind() == ErrorKind::Unsupported
+    }
+
     /// Whether the command itself never ran because of this error.
     ///
     /// False where that is not known: after a lost helper.
@@ -285,5 +299,5 @@ impl From<Error> for io::Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -12,8 +12,9 @@ use thiserror::Error;
 use super::ErrorKind;
 use super::loss::{During, Loss};
 use super::reject::{reason, reject_kind};
-use super::spawn::step_name;
-use crate::command::{Item, Largest};
+use super::step::step_name;
+use crate::size::Item;
+use crate::size::Largest;
 
 /// One place where a helper was looked for.
 #[derive(Debug)]
@@ -87,6 +88,7 @@ pub(crate) enum Repr {
     StringTooLong { what: Item, length: usize },
     #[error("spawn request of {length} bytes is above the limit of {MAX_BODY}; largest: {largest}")]
     RequestTooLarge { length: usize, largest: Largest },
+    #[cfg(unix)]
     #[error(
         "arguments and environment of {total} bytes are more than the kernel takes; largest: \
          {largest}"
@@ -98,6 +100,9 @@ pub(crate) enum Repr {
     Nul { what: Item },
     #[error("request cannot be sent")]
     Unsendable(#[source] EncodeError),
+    #[cfg(not(target_os = "linux"))]
+    #[error("{what} not to be had on this platform")]
+    Unsupported { what: &'static str },
     #[error("{what}")]
     System {
         what: &'static str,
@@ -143,15 +148,18 @@ impl Repr {
             Repr::Rejected(Reject::StringTooLong { .. })
             | Repr::StringTooLong { .. }
             | Repr::RequestTooLarge { .. }
-            | Repr::ListTooLarge { .. }
             | Repr::TooManyDescriptors { .. }
             | Repr::Unsendable(_) => ErrorKind::TooLarge,
+            #[cfg(unix)]
+            Repr::ListTooLarge { .. } => ErrorKind::TooLarge,
             Repr::Rejected(Reject::StringWithNul { .. }) | Repr::Nul { .. } => {
                 ErrorKind::InvalidInput
             }
             Repr::Rejected(_) | Repr::Refused(_) => ErrorKind::Rejected,
             Repr::Stolen => ErrorKind::ExitUnknown,
             Repr::Unsupervised => ErrorKind::EndUnknown,
+            #[cfg(not(target_os = "linux"))]
+            Repr::Unsupported { .. } => ErrorKind::Unsupported,
             Repr::System { .. } => ErrorKind::System,
         }
     }
@@ -164,6 +172,7 @@ impl Repr {
             | Repr::Directory { source, .. }
             | Repr::SpawnFailed { source, .. }
             | Repr::System { source, .. } => source.raw_os_error(),
+            #[cfg(unix)]
             Repr::ListTooLarge { .. } => Some(libc::E2BIG),
             Repr::NoHelper(_)
             | Repr::HelperExited { .. }
@@ -183,6 +192,8 @@ impl Repr {
             | Repr::TooManyDescriptors { .. }
             | Repr::Nul { .. }
             | Repr::Unsendable(_) => None,
+            #[cfg(not(target_os = "linux"))]
+            Repr::Unsupported { .. } => None,
         }
     }
 
@@ -200,6 +211,7 @@ impl Repr {
             ErrorKind::VersionMismatch | ErrorKind::BuildMismatch | ErrorKind::ThreadsPresent => {
                 io::ErrorKind::Unsupported
             }
+            ErrorKind::Unsupported => io::ErrorKind::Unsupported,
             ErrorKind::EndedEarly => io::ErrorKind::Interrupted,
             ErrorKind::TooLarge => io::ErrorKind::ArgumentListTooLong,
             ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
@@ -215,9 +227,9 @@ impl Repr {
 
     pub(super) fn step(&self) -> Option<Step> {
         match self {
-            Repr::NotFound { .. } | Repr::NotExecutable { .. } | Repr::ListTooLarge { .. } => {
-                Some(Step::Exec)
-            }
+            Repr::NotFound { .. } | Repr::NotExecutable { .. } => Some(Step::Exec),
+            #[cfg(unix)]
+            Repr::ListTooLarge { .. } => Some(Step::Exec),
             Repr::Interpreter { .. } => Some(Step::Interpreter),
             Repr::Directory { .. } => Some(Step::Directory),
             Repr::EndedEarly { .. } => Some(Step::Ended),
@@ -240,6 +252,8 @@ impl Repr {
             | Repr::Nul { .. }
             | Repr::Unsendable(_)
             | Repr::System { .. } => None,
+            #[cfg(not(target_os = "linux"))]
+            Repr::Unsupported { .. } => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use foster_protocol::Step;
 
 use super::{Error, Repr};
-use crate::command::Size;
+use crate::size::Size;
 
 /// What a spawn was about, kept for the text of its errors.
 #[derive(Clone, Debug)]
@@ -74,29 +74,5 @@ fn exec_failed(program: PathBuf, size: &Size, source: io::Error) -> Repr {
             step: Step::Exec,
             source,
         },
-    }
-}
-
-/// A step's name as it stands in an error.
-pub(crate) fn step_name(step: Step) -> &'static str {
-    match step {
-        Step::Prepare => "prepare",
-        Step::Fork => "fork",
-        Step::Session => "session",
-        Step::Descriptors => "descriptors",
-        Step::ControllingTerminal => "controlling terminal",
-        Step::Directory => "directory",
-        Step::ResourceLimits => "resource limits",
-        Step::Nice => "nice",
-        Step::OomScore => "oom score",
-        Step::Groups => "groups",
-        Step::Gid => "gid",
-        Step::Uid => "uid",
-        Step::NoNewPrivs => "no new privileges",
-        Step::DeathSignal => "death signal",
-        Step::Gate => "gate",
-        Step::Exec => "exec",
-        Step::Interpreter => "interpreter",
-        Step::Ended => "ended",
     }
 }

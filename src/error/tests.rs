@@ -7,7 +7,7 @@ use std::path::Path;
 use foster_protocol::{Level, Reject, Step};
 
 use super::*;
-use crate::command::Size;
+use crate::size::Size;
 
 fn failed(step: Step, errno: i32) -> Error {
     let subject = Subject {

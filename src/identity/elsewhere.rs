@@ -1,5 +1,5 @@
 #![cfg_attr(
-    test,
+    all(test, target_os = "linux"),
     expect(unreachable_pub, reason = "public where it is not a test alone")
 )]
 //! Identity on platforms without `/proc` and pidfds: it is never confirmed.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
-use crate::connection::{poll_until, time_left};
+use crate::poll::{poll_until, time_left};
 use crate::sys;
 
 /// Helpers that have been told to go and have not been collected yet.

@@ -10,10 +10,12 @@ use foster_protocol::{
 
 use nix::poll::{PollFd, PollFlags};
 
-use crate::connection::{Connection, Ended, Key, Record, Refusal, Standing, poll_until, time_left};
+use crate::connection::{Connection, Key, Record, Refusal, Standing};
 use crate::direct::Failed;
+use crate::ended::Ended;
 use crate::error::{During, Error, Loss, Result};
 use crate::helper::Helper;
+use crate::poll::{poll_until, time_left};
 
 /// A handle on a helper's session. Clones share it.
 #[derive(Clone, Debug)]
@@ -206,6 +208,11 @@ impl Helped {
             .lock()
             .settle(id, Ended::Released { still_running });
         Ok(still_running)
+    }
+
+    /// What hangs up when the helper is lost.
+    pub(crate) fn supervisor(&self) -> BorrowedFd<'_> {
+        self.connection().as_fd()
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -1,5 +1,6 @@
 //! A shareable handle on one session, whoever supervises it.
 
+#[cfg(target_os = "linux")]
 mod helped;
 
 use std::fmt;
@@ -7,13 +8,18 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use foster_protocol::{Containment, Ending, Exit, Level, Pid, SessionId, Target, Verdict};
+#[cfg(target_os = "linux")]
+use foster_protocol::Level;
+use foster_protocol::{Containment, Ending, Exit, Pid, SessionId, Target, Verdict};
 
-use crate::connection::Ended;
 use crate::direct::{Direct, Failed};
+use crate::ended::Ended;
 use crate::error::{During, Error, ErrorKind, Loss, Result};
 use crate::notice::Notice;
 
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere::Helped;
+#[cfg(target_os = "linux")]
 pub(crate) use helped::Helped;
 
 /// A handle on a session that can be cloned and shared between threads.
@@ -29,6 +35,10 @@ pub struct Session {
 
 /// Who supervises the session.
 #[derive(Clone)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "there are no helpers there")
+)]
 enum Kind {
     /// A helper.
     Helped(Helped),
@@ -52,6 +62,7 @@ impl Session {
         }
     }
 
+    #[cfg(target_os = "linux")]
     pub(crate) fn helped(session: Helped) -> Self {
         Self::new(Kind::Helped(session), None)
     }
@@ -61,6 +72,7 @@ impl Session {
     }
 
     /// A session whose spawn was sent and not answered.
+    #[cfg(target_os = "linux")]
     pub(crate) fn unknown(loss: Loss) -> Self {
         let containment = Containment {
             level: Level::Direct,
@@ -220,7 +232,7 @@ impl Session {
     /// What hangs up when its supervisor is lost.
     pub(crate) fn supervisor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
-            Kind::Helped(session) => Some(session.connection().as_fd()),
+            Kind::Helped(session) => Some(session.supervisor()),
             Kind::Direct(_) | Kind::Unknown(_) => None,
         }
     }

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use foster_protocol::record_folders;
 use nix::unistd::geteuid;
 
-use crate::command::DEFAULT_GRACE;
 use crate::error::Result;
+use crate::on_exit::DEFAULT_GRACE;
 use course::Here;
 use records::{Look, Taken, look_at, names_in};
 pub use report::{Fate, Found, Refusal, Refused, Swept, SweptInstance};

@@ -26,6 +26,13 @@ const OOM_SCORE_ADJ: &CStr = c"/proc/self/oom_score_adj";
 /// What the child exits with when it fails. Nobody reads it: the status pipe says more.
 const FAILED: i32 = 127;
 
+/// The death signal of a child at its gate. Without one, the end of its pipe has to do.
+const AT_GATE: i32 = if cfg!(target_os = "linux") {
+    libc::SIGKILL
+} else {
+    0
+};
+
 /// A step that failed.
 type Failure = (Step, io::Error);
 
@@ -83,7 +90,7 @@ fn prepare(orders: &mut Orders) -> Result<(), Failure> {
     }
     if orders.gated {
         // A stranger may hold a copy of the other end, so that end-of-file does not come.
-        bind_to_parent(orders, libc::SIGKILL).map_err(at(Step::Gate))?;
+        bind_to_parent(orders, AT_GATE).map_err(at(Step::Gate))?;
         report(orders, Progress::Waiting);
         wait_at(orders).map_err(at(Step::Gate))?;
     }

@@ -41,6 +41,7 @@ pub(crate) fn reap(who: Who) -> io::Result<Option<Exited>> {
     wait(who, 0)
 }
 
+#[cfg(target_os = "linux")]
 fn wait(who: Who, option: i32) -> io::Result<Option<Exited>> {
     let (kind, id) = match who {
         Who::Pidfd(number) => (libc::P_PIDFD, number),
@@ -65,10 +66,41 @@ fn wait(who: Who, option: i32) -> io::Result<Option<Exited>> {
     }
     // SAFETY: as above.
     let value = unsafe { info.si_status() };
-    let status = match info.si_code {
+    let status = status(info.si_code, value);
+    Ok(Some(Exited { status, usage }))
+}
+
+/// The same through the C library, which gives no usage: it is all zero.
+#[cfg(not(target_os = "linux"))]
+fn wait(who: Who, option: i32) -> io::Result<Option<Exited>> {
+    let id = match who {
+        Who::Number(number) => number,
+        Who::Pidfd(_) => return Err(io::Error::from_raw_os_error(libc::ENOSYS)),
+    };
+    // A process id is positive, and an id has another type on each platform.
+    let id = id.unsigned_abs() as libc::id_t;
+    let options = libc::WEXITED | libc::WNOHANG | option;
+    // SAFETY: siginfo_t is a plain C struct for which all-zero bytes are a valid value.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: the system writes one siginfo, which lives here.
+    let code = unsafe { libc::waitid(libc::P_PID, id, ptr::from_mut(&mut info), options) };
+    if code < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if info.si_pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: rusage is a plain C struct for which all-zero bytes are a valid value.
+    let usage: libc::rusage = unsafe { mem::zeroed() };
+    let status = status(info.si_code, info.si_status);
+    Ok(Some(Exited { status, usage }))
+}
+
+/// The wait status as `wait(2)` lays it out.
+fn status(code: i32, value: i32) -> i32 {
+    match code {
         libc::CLD_EXITED => (value & 0xff) << 8,
         libc::CLD_DUMPED => value | 0x80,
         _ => value,
-    };
-    Ok(Some(Exited { status, usage }))
+    }
 }

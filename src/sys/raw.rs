@@ -1,33 +1,36 @@
 //! The calls between fork and exec, one wrapper each: nothing here allocates, locks or panics.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod posix;
+
 use std::ffi::CStr;
 use std::io;
-use std::ptr;
 
-use libc::{c_char, c_int, c_long};
+use libc::{c_char, c_int};
+#[cfg(target_os = "linux")]
+pub(super) use linux::{
+    close_range, restore_dispositions, set_death_signal, set_gid, set_groups, set_limit, set_mask,
+    set_no_new_privs, set_uid, set_umask,
+};
+#[cfg(not(target_os = "linux"))]
+pub(super) use posix::{
+    close_range, restore_dispositions, set_death_signal, set_gid, set_groups, set_limit, set_mask,
+    set_no_new_privs, set_uid, set_umask,
+};
 
-/// The highest signal number.
-const LAST_SIGNAL: i32 = 64;
-
-/// The kernel's own layout of a disposition, all zero: the default, no flags, an empty mask.
-const DEFAULT_DISPOSITION: [u64; 4] = [0; 4];
-
-/// The size of the kernel's signal set in bytes.
-const SIGNAL_SET: usize = 8;
+/// The request that makes a terminal the controlling one.
+#[cfg(target_os = "linux")]
+const TAKE_TERMINAL: libc::Ioctl = libc::TIOCSCTTY;
+#[cfg(not(target_os = "linux"))]
+const TAKE_TERMINAL: libc::c_ulong = libc::TIOCSCTTY as libc::c_ulong;
 
 fn check(code: c_int) -> io::Result<c_int> {
     if code < 0 {
         Err(io::Error::last_os_error())
     } else {
         Ok(code)
-    }
-}
-
-fn check_long(code: c_long) -> io::Result<()> {
-    if code < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
     }
 }
 
@@ -58,18 +61,10 @@ pub(super) fn close(number: i32) {
     let _closed_already = unsafe { libc::close(number) };
 }
 
-/// `close_range(2)`.
-pub(super) fn close_range(first: i32, last: i32) -> io::Result<()> {
-    let (first, last) = (first.cast_unsigned(), last.cast_unsigned());
-    // SAFETY: the call takes integers. The child owns its whole table.
-    let code = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    check_long(code)
-}
-
 /// `ioctl(2)` with `TIOCSCTTY`, which steals nobody's terminal.
 pub(super) fn take_terminal(number: i32) -> io::Result<()> {
     // SAFETY: the request takes an integer.
-    let code = unsafe { libc::ioctl(number, libc::TIOCSCTTY, 0) };
+    let code = unsafe { libc::ioctl(number, TAKE_TERMINAL, 0) };
     check(code).map(drop)
 }
 
@@ -85,21 +80,6 @@ pub(super) fn change_directory(path: &CStr) -> io::Result<()> {
     // SAFETY: the path is a C string for the length of the call.
     let code = unsafe { libc::chdir(path.as_ptr()) };
     check(code).map(drop)
-}
-
-/// `umask(2)`, which cannot fail.
-pub(super) fn set_umask(mask: u32) {
-    // SAFETY: the call takes an integer.
-    let _before = unsafe { libc::umask(mask) };
-}
-
-/// `prlimit(2)` of this process, raw: `u64::MAX` is no limit on every platform.
-pub(super) fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
-    let limit = [soft, hard];
-    let nothing = ptr::null::<u64>();
-    // SAFETY: the kernel reads two 64-bit numbers, which live here, and writes nothing.
-    let code = unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, limit.as_ptr(), nothing) };
-    check_long(code)
 }
 
 /// `setpriority(2)` of this process.
@@ -139,27 +119,6 @@ pub(super) fn read_byte(number: i32) -> io::Result<bool> {
     }
 }
 
-/// `setgroups(2)`.
-pub(super) fn set_groups(groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the list is readable for its length.
-    let code = unsafe { libc::setgroups(groups.len(), groups.as_ptr()) };
-    check(code).map(drop)
-}
-
-/// `setresgid(2)`.
-pub(super) fn set_gid(gid: u32) -> io::Result<()> {
-    // SAFETY: the call takes integers.
-    let code = unsafe { libc::setresgid(gid, gid, gid) };
-    check(code).map(drop)
-}
-
-/// `setresuid(2)`.
-pub(super) fn set_uid(uid: u32) -> io::Result<()> {
-    // SAFETY: the call takes integers.
-    let code = unsafe { libc::setresuid(uid, uid, uid) };
-    check(code).map(drop)
-}
-
 /// `geteuid(2)`.
 pub(super) fn effective_uid() -> u32 {
     // SAFETY: the call takes nothing and cannot fail.
@@ -170,47 +129,6 @@ pub(super) fn effective_uid() -> u32 {
 pub(super) fn parent() -> i32 {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::getppid() }
-}
-
-/// `prctl(2)` with `PR_SET_NO_NEW_PRIVS`.
-pub(super) fn set_no_new_privs() -> io::Result<()> {
-    // SAFETY: the option takes integers.
-    let code = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1_u64, 0_u64, 0_u64, 0_u64) };
-    check(code).map(drop)
-}
-
-/// `prctl(2)` with `PR_SET_PDEATHSIG`.
-pub(super) fn set_death_signal(number: i32) -> io::Result<()> {
-    // SAFETY: the option takes an integer.
-    let code = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, number) };
-    check(code).map(drop)
-}
-
-/// `rt_sigaction(2)` for every signal, raw: the C library hides two of its own, which can be
-/// ignored all the same. KILL and STOP refuse, and have the default anyway.
-pub(super) fn restore_dispositions() {
-    for number in 1..=LAST_SIGNAL {
-        let (new, old) = (DEFAULT_DISPOSITION.as_ptr(), ptr::null_mut::<u64>());
-        // SAFETY: the kernel reads at most four words, which are there, and writes nothing.
-        let _kill_and_stop =
-            unsafe { libc::syscall(libc::SYS_rt_sigaction, number, new, old, SIGNAL_SET) };
-    }
-}
-
-/// `rt_sigprocmask(2)` of the calling thread, raw.
-pub(super) fn set_mask(mask: u64) -> io::Result<()> {
-    let (new, old) = (&raw const mask, ptr::null_mut::<u64>());
-    // SAFETY: the kernel reads eight bytes, which live here, and writes nothing.
-    let code = unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            new,
-            old,
-            SIGNAL_SET,
-        )
-    };
-    check_long(code)
 }
 
 /// `faccessat(2)`: whether a file is there.

@@ -26,10 +26,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every test below `suite/` as `file::name`, the file without its ending.
+/// Every test below `suite/` and `windows/` as `file::name`, the file without its ending.
 fn tests() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for path in sources(&package().join("suite")) {
+    let folders = ["suite", "windows"].map(|name| sources(&package().join(name)));
+    for path in folders.into_iter().flatten() {
         let text = fs::read_to_string(&path).expect("the source is readable");
         let file = path
             .file_stem()

@@ -1,19 +1,22 @@
 //! The environment of a command: changes against this process's own.
 
 use std::collections::BTreeMap;
+#[cfg(unix)]
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 
+#[cfg(unix)]
 use foster_protocol::Bytes;
 
-use super::size::{Item, Size};
+#[cfg(unix)]
 use crate::error::Error;
 use crate::identity::Markers;
+#[cfg(unix)]
+use crate::size::{Item, Size};
 
 /// Changes to the environment that a command inherits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Environment {
+pub(crate) struct Environment {
     clear: bool,
     changes: BTreeMap<OsString, Option<OsString>>,
     /// Set whatever the changes say.
@@ -21,11 +24,11 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn set(&mut self, name: &OsStr, value: &OsStr) {
+    pub(crate) fn set(&mut self, name: &OsStr, value: &OsStr) {
         self.changes.insert(name.to_owned(), Some(value.to_owned()));
     }
 
-    pub(super) fn remove(&mut self, name: &OsStr) {
+    pub(crate) fn remove(&mut self, name: &OsStr) {
         if self.clear {
             self.changes.remove(name);
         } else {
@@ -33,28 +36,44 @@ impl Environment {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.clear = true;
         self.changes.clear();
     }
 
-    pub(super) fn mark(&mut self, markers: &Markers) {
+    pub(crate) fn mark(&mut self, markers: &Markers) {
         self.markers = Some(markers.clone());
     }
 
-    pub(super) fn is_cleared(&self) -> bool {
+    pub(crate) fn is_cleared(&self) -> bool {
         self.clear
     }
 
     /// The changes: values that are set, none for what is removed.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&OsStr, Option<&OsStr>)> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&OsStr, Option<&OsStr>)> {
         self.changes
             .iter()
             .map(|(name, value)| (name.as_os_str(), value.as_deref()))
     }
 
+    /// Changes the environment of a command of std in the same way.
+    #[cfg(windows)]
+    pub(crate) fn apply(&self, command: &mut std::process::Command) {
+        if self.clear {
+            command.env_clear();
+        }
+        for (name, value) in &self.changes {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.envs(self.markers.iter().flat_map(Markers::variables));
+    }
+
     /// The whole environment as `NAME=value` entries, sorted by name.
-    pub(super) fn entries(&self, size: &mut Size) -> Result<Vec<Bytes>, Error> {
+    #[cfg(unix)]
+    pub(crate) fn entries(&self, size: &mut Size) -> Result<Vec<Bytes>, Error> {
         let mut all = if self.clear {
             BTreeMap::new()
         } else {
@@ -75,15 +94,16 @@ impl Environment {
     }
 }
 
+#[cfg(unix)]
 fn entry(name: &OsStr, value: &OsStr, size: &mut Size) -> Result<Bytes, Error> {
     let mut entry = Vec::with_capacity(name.len() + value.len() + 1);
-    entry.extend_from_slice(name.as_bytes());
+    entry.extend_from_slice(name.as_encoded_bytes());
     entry.push(b'=');
-    entry.extend_from_slice(value.as_bytes());
+    entry.extend_from_slice(value.as_encoded_bytes());
     size.add(|| Item::Variable(name.to_owned()), entry)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

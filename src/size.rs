@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 
 use foster_protocol::{Bytes, MAX_STRING};
 
@@ -29,7 +28,11 @@ impl fmt::Display for Item {
             Item::Program => f.write_str("program"),
             Item::Argument(index) => write!(f, "argument {index}"),
             Item::Variable(name) => {
-                write!(f, "environment variable {}", name.as_bytes().escape_ascii())
+                write!(
+                    f,
+                    "environment variable {}",
+                    name.as_encoded_bytes().escape_ascii()
+                )
             }
             Item::Directory => f.write_str("directory"),
             Item::Label => f.write_str("label"),
@@ -72,7 +75,7 @@ impl Size {
     }
 
     /// Checks and counts one string that the kernel will copy for the program.
-    pub(super) fn add(&mut self, item: impl Fn() -> Item, bytes: Vec<u8>) -> Result<Bytes, Error> {
+    pub(crate) fn add(&mut self, item: impl Fn() -> Item, bytes: Vec<u8>) -> Result<Bytes, Error> {
         let length = bytes.len();
         let bytes = checked(&item, bytes)?;
         if length > MAX_STRING {
@@ -94,7 +97,7 @@ impl Size {
 }
 
 /// Refuses a NUL, as std does: the kernel would end the string there.
-pub(super) fn checked(item: impl Fn() -> Item, bytes: Vec<u8>) -> Result<Bytes, Error> {
+pub(crate) fn checked(item: impl Fn() -> Item, bytes: Vec<u8>) -> Result<Bytes, Error> {
     if bytes.contains(&0) {
         Err(Repr::Nul { what: item() }.into())
     } else {
@@ -103,6 +106,6 @@ pub(super) fn checked(item: impl Fn() -> Item, bytes: Vec<u8>) -> Result<Bytes, 
 }
 
 /// The bytes of an OS string.
-pub(super) fn bytes(text: &OsStr) -> Vec<u8> {
-    text.as_bytes().to_vec()
+pub(crate) fn bytes(text: &OsStr) -> Vec<u8> {
+    text.as_encoded_bytes().to_vec()
 }
