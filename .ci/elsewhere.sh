@@ -54,7 +54,7 @@ make_prefix() {
 
 run_windows() {
     local log=$elsewhere/windows.log program folder
-    debian_cargo 280 test -p foster --lib --test windows --no-run --target "$windows" \
+    debian_cargo 400 test -p foster --lib --test windows --no-run --target "$windows" \
         -Zbuild-std=std,panic_abort,panic_unwind,test 2>&1 | tee "$log"
     make_prefix
     trap end_wine EXIT
@@ -77,7 +77,7 @@ check_target() { # TARGET
     local what=(-p foster --lib)
     # The helper, and the command that needs it, are Linux's.
     [[ $1 != *-linux-* ]] || what=(-p foster -p foster-helper --lib --bins)
-    RUSTFLAGS="-D warnings" debian_cargo 280 check "${what[@]}" --target "$1" -Zbuild-std=std,panic_abort
+    RUSTFLAGS="-D warnings" debian_cargo 400 check "${what[@]}" --target "$1" -Zbuild-std=std,panic_abort
     echo "compiles, and was not run: $1 (${what[*]})"
 }
 
