@@ -101,8 +101,10 @@ impl Link {
     /// user may not look.
     #[must_use]
     pub fn descriptors(&self) -> Option<usize> {
+        let spares = self.spares().len();
         match proc::descriptor_count(self.pid()) {
-            Ok(count) => Some(count - 2 * self.spares().len()),
+            // Some may have gone meanwhile, with their two.
+            Ok(count) => Some(count.saturating_sub(2 * spares)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 note_not_run("counting the helper's descriptors", "it is not dumpable");
                 None
@@ -120,12 +122,12 @@ impl Link {
         let Some(before) = before else { return };
         // A keeper that comes to wait, or goes, is counted apart from its two.
         let deadline = Deadline::after(DEATH);
-        while self.descriptors().is_some_and(|now| now != before) && !deadline.is_reached() {
+        let mut now = self.descriptors();
+        while now.is_some_and(|now| now != before) && !deadline.is_reached() {
             pass(LOOK);
+            now = self.descriptors();
         }
-        let Some(now) = self.descriptors() else {
-            return;
-        };
+        let Some(now) = now else { return };
         let list = proc::descriptors(self.pid());
         assert_eq!(now, before, "the helper's descriptors: {list:?}");
     }

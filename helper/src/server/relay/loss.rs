@@ -1,6 +1,5 @@
 //! What becomes of a session and its record when a keeper goes: told everything, or lost.
 
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use foster_protocol::{
@@ -72,7 +71,7 @@ impl Server {
             tracing::debug!(%session, %error, "a keeper cannot be continued");
         }
         if let Some((link, token)) = link {
-            self.forget(link.as_fd(), token);
+            self.shut_link(&link, token);
         }
     }
 

@@ -7,7 +7,7 @@
 //! that was handed over is given to another one: the first may have run it.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use foster_protocol::{
@@ -151,7 +151,7 @@ impl Server {
     fn dismiss(&mut self, place: usize) {
         let link = self.spares.get_mut(place).and_then(|it| it.link.take());
         if let Some((link, token)) = link {
-            self.forget(link.as_fd(), token);
+            self.shut_link(&link, token);
         }
         if let Some(spare) = self.spares.get(place)
             && let Err(error) = spare.keeper.signal(libc::SIGCONT)
