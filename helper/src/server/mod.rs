@@ -20,7 +20,7 @@ mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use foster_protocol::{Capabilities, Inbox, Outbox, Seal, SessionId};
@@ -332,16 +332,6 @@ impl Server {
         self.last_token += 1;
         self.watches.insert(self.last_token, watch);
         self.last_token
-    }
-
-    /// Closes a link to a keeper so that the keeper sees it: also where another fork still has a
-    /// copy of this end, because it has not yet come to close what it was born with.
-    fn shut_link(&mut self, link: &OwnedFd, token: u64) {
-        self.forget(link.as_fd(), token);
-        let both = nix::sys::socket::Shutdown::Both;
-        if let Err(error) = nix::sys::socket::shutdown(link.as_raw_fd(), both) {
-            tracing::debug!(%error, "a keeper's link was not connected");
-        }
     }
 
     /// Takes a descriptor out of the epoll set before it is closed: a pidfd that was passed

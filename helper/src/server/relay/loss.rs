@@ -1,5 +1,6 @@
 //! What becomes of a session and its record when a keeper goes: told everything, or lost.
 
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use foster_protocol::{
@@ -71,8 +72,19 @@ impl Server {
             tracing::debug!(%session, %error, "a keeper cannot be continued");
         }
         if let Some((link, token)) = link {
-            self.shut_link(&link, token);
+            self.shut_link(link, token);
         }
+    }
+
+    /// Closes a link so that its keeper sees it: also where another fork still has a copy of
+    /// this end, because it has not yet come to close what it was born with.
+    pub(super) fn shut_link(&mut self, link: OwnedFd, token: u64) {
+        self.forget(link.as_fd(), token);
+        let both = nix::sys::socket::Shutdown::Both;
+        if let Err(error) = nix::sys::socket::shutdown(link.as_raw_fd(), both) {
+            tracing::debug!(%error, "a keeper's link cannot be shut down");
+        }
+        drop(link);
     }
 
     /// A keeper that could not be held by pidfd is looked at every so often.

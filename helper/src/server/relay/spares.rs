@@ -151,7 +151,7 @@ impl Server {
     fn dismiss(&mut self, place: usize) {
         let link = self.spares.get_mut(place).and_then(|it| it.link.take());
         if let Some((link, token)) = link {
-            self.shut_link(&link, token);
+            self.shut_link(link, token);
         }
         if let Some(spare) = self.spares.get(place)
             && let Err(error) = spare.keeper.signal(libc::SIGCONT)
