@@ -33,6 +33,18 @@ pub fn state(pid: i32) -> Option<char> {
     stat(pid).map(|stat| stat.state)
 }
 
+/// Whether every thread of a process is stopped.
+#[must_use]
+pub fn is_stopped(pid: i32) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    tasks.flatten().all(|task| {
+        let stat = fs::read(task.path().join("stat")).ok();
+        stat.and_then(|text| parse(&text)).map(|stat| stat.state) == Some('T')
+    })
+}
+
 /// Every process that can be seen.
 ///
 /// # Panics

@@ -67,6 +67,21 @@ pub fn pidfd_signal(pidfd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
     check(done)
 }
 
+/// The wait status that a process ended with, once somebody has reaped it (`PIDFD_GET_INFO` with
+/// `PIDFD_INFO_EXIT`, Linux 6.15). None where it cannot be told: it is not reaped, or the kernel
+/// does not keep it.
+#[must_use]
+pub fn wait_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    // SAFETY: the struct is made of integers alone, for all of which zero is a value.
+    let mut info: libc::pidfd_info = unsafe { mem::zeroed() };
+    info.mask = u64::from(libc::PIDFD_INFO_EXIT);
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes no more than the
+    // struct, whose size is part of the request.
+    let done = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+    let is_told = done == 0 && info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0;
+    is_told.then_some(info.exit_code)
+}
+
 /// Forks (`fork(2)`). Only for a process with one thread: both sides may then do anything.
 ///
 /// # Errors

@@ -86,10 +86,7 @@ impl Grounds {
         let all: Vec<&Witness> = all.collect();
         if all.len() > 1 {
             for witness in &all {
-                witness.signal(libc::SIGSTOP);
-                eventually("it is stopped", SETTLE, || {
-                    proc::state(witness.pid()) == Some('T')
-                });
+                witness.stop();
             }
         }
         // The host last: a helper that lives continues its stopped keepers when the host goes, and
@@ -208,7 +205,7 @@ fn stopped_helper_of_a_killed_host_keeps_nobody_alive_at_any_level() {
         let Some(mut grounds) = Grounds::new(&stage, level, "a stopped helper") else {
             continue;
         };
-        grounds.helper.signal(libc::SIGSTOP);
+        grounds.helper.stop();
         grounds.host.signal(libc::SIGKILL);
         grounds.host.wait(DEATH);
         grounds.host.stdout.wait_for_end(DEATH);

@@ -70,7 +70,7 @@ fn stop_and_continue_of_the_helper_lose_no_exit() {
     let running = link.spawn(command);
     let exit = link.ask_exit(running.session);
     link.ping();
-    link.witness().signal(libc::SIGSTOP);
+    link.witness().stop();
     drop(release);
     running.witness.wait_for_death(foster_tests::DEATH);
     link.witness().signal(libc::SIGCONT);

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foster::{ErrorKind, Helper};
-use foster_tests::{DEATH, SETTLE, Stage, Tracer, Witness, eventually, find_tagged, places, proc};
+use foster_tests::{DEATH, SETTLE, Stage, Tracer, Witness, eventually, find_tagged, places};
 use nix::unistd::gettid;
 
 use crate::ground::{command, helper, pid, sh};
@@ -40,7 +40,7 @@ fn every_pending_call_tells_of_a_killed_helper_within_a_second() {
                 tell.send(error.kind()).expect("the test listens");
             });
         }
-        stop(&target);
+        target.stop();
         let half_sent = scope.spawn(|| {
             let thread = gettid().as_raw();
             say_thread.send(thread).expect("the test listens");
@@ -82,14 +82,6 @@ fn assert_later_calls_tell(helper: &Helper, child: &foster::Child) {
         ErrorKind::HelperLost,
     ];
     assert_eq!(kinds, expected);
-}
-
-/// Stops a helper: it reads nothing any more.
-pub(crate) fn stop(helper: &Witness) {
-    helper.signal(libc::SIGSTOP);
-    eventually("the helper is stopped", SETTLE, || {
-        proc::state(helper.pid()) == Some('T')
-    });
 }
 
 /// Spawns a command whose request is larger than what a socket's buffer takes.
@@ -162,7 +154,7 @@ fn helper_that_is_stopped_answers_when_it_goes_on() {
         .launch()
         .expect("the helper");
     let target = Witness::of(pid(&helper));
-    stop(&target);
+    target.stop();
     let begin = Instant::now();
     let error = helper.ping().expect_err("no answer");
     assert_eq!(error.kind(), ErrorKind::HelperSilent, "{error}");

@@ -59,12 +59,7 @@ impl Kept {
 /// Kills helper and keeper at once: stopped first, so that neither acts on the other's death.
 pub(crate) fn kill_together(keepers: &[Witness]) {
     for keeper in keepers {
-        keeper.signal(libc::SIGSTOP);
-    }
-    for keeper in keepers {
-        eventually("a keeper is stopped", SETTLE, || {
-            proc::state(keeper.pid()) == Some('T')
-        });
+        keeper.stop();
     }
     for keeper in keepers {
         keeper.signal(libc::SIGKILL);

@@ -10,7 +10,7 @@ use foster_tests::{DEATH, SETTLE, Stage, Tracer, Witness, eventually, find_tagge
 use nix::unistd::gettid;
 
 use crate::ground::{helper, pid, sh};
-use crate::helper_lost::{TOLD, stop, wait_until_asleep};
+use crate::helper_lost::{TOLD, wait_until_asleep};
 
 /// Kills a helper that is stopped while a call waits for it, and gives the call's error.
 fn lose_during(
@@ -18,7 +18,7 @@ fn lose_during(
     call: impl FnOnce() -> Option<foster::Error> + Send,
 ) -> foster::Error {
     let target = Witness::of(pid(helper));
-    stop(&target);
+    target.stop();
     let (say_thread, thread) = mpsc::channel();
     thread::scope(|scope| {
         let waiting = scope.spawn(move || {

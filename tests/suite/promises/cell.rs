@@ -145,15 +145,13 @@ impl Cell {
             Event::Helper => ground.helper.signal(libc::SIGKILL),
             // Stopped first, so that nobody acts between the deaths.
             Event::HostAndHelper => {
-                ground.helper.signal(libc::SIGSTOP);
+                ground.helper.stop();
                 host.signal(libc::SIGKILL);
                 ground.helper.signal(libc::SIGKILL);
             }
             Event::AllThree => {
-                ground.helper.signal(libc::SIGSTOP);
-                keeper
-                    .iter()
-                    .for_each(|keeper| keeper.signal(libc::SIGSTOP));
+                ground.helper.stop();
+                keeper.iter().for_each(|keeper| keeper.stop());
                 host.signal(libc::SIGKILL);
                 ground.helper.signal(libc::SIGKILL);
                 keeper
@@ -161,7 +159,7 @@ impl Cell {
                     .for_each(|keeper| keeper.signal(libc::SIGKILL));
             }
             Event::HelperStopped => {
-                ground.helper.signal(libc::SIGSTOP);
+                ground.helper.stop();
                 host.signal(libc::SIGKILL);
             }
         }

@@ -107,7 +107,7 @@ fn stopped_service_gets_term_and_continues_to_act_on_it() {
     let registry = registry(&stage);
     let script = "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done";
     let mut running = Running::registered(&stage, &registry, "web", script);
-    running.witness.signal(libc::SIGSTOP);
+    running.witness.stop();
     let stopped = registry.stop_all(stop(Duration::from_secs(20)));
     let stopped = stopped.expect("the folder");
     assert!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use foster::{Child, Command, Fallback, Helper, Level, LevelChoice, Spawner, Stdio};
-use foster_tests::{SETTLE, Stage, TAG, Witness, eventually, places, proc};
+use foster_tests::{SETTLE, Stage, TAG, Witness, places};
 
 /// The time between TERM and KILL of every command here.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
@@ -88,14 +88,6 @@ pub(crate) fn witness(helper: &Helper) -> Witness {
 pub(crate) fn kill(helper: &Witness) {
     helper.signal(libc::SIGKILL);
     helper.wait_for_death(SETTLE);
-}
-
-/// Stops a helper: it reads nothing any more.
-pub(crate) fn stop(helper: &Witness) {
-    helper.signal(libc::SIGSTOP);
-    eventually("the helper is stopped", SETTLE, || {
-        proc::state(helper.pid()) == Some('T')
-    });
 }
 
 /// The leader of a child that is known to be unreaped.

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use foster::{ErrorKind, Fallback, Level, Notice, Spawner, Stdio};
 use foster_tests::{DEATH, Stage, Tracer};
 
-use crate::ground::{
-    SOON, kill, leader, lines, marking, scripted, sh, spawn, spawner, stop, witness,
-};
+use crate::ground::{SOON, kill, leader, lines, marking, scripted, sh, spawn, spawner, witness};
 
 #[test]
 fn helper_that_cannot_be_started_leaves_the_command_to_the_host_with_a_notice() {
@@ -121,7 +119,7 @@ fn helper_that_is_killed_before_it_reads_a_spawn_leaves_a_child_of_unknown_fate(
     let (command, marker) = marking(&stage);
     let spawner = spawner();
     let helper = witness(&spawner.launch().expect("a helper"));
-    stop(&helper);
+    helper.stop();
     let child = thread::scope(|scope| {
         let spawning = scope.spawn(|| spawn(&spawner, &command));
         // The request is small: it is in the socket as soon as the call has begun. Where the

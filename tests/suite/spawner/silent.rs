@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use foster::{ErrorKind, Fallback, Level, Notice, Spawner, Stdio};
 use foster_tests::{DEATH, SETTLE, Stage, Tracer, eventually};
 
-use crate::ground::{SOON, leader, lines, marking, sh, spawn, spawner, stop, witness};
+use crate::ground::{SOON, leader, lines, marking, sh, spawn, spawner, witness};
 
 /// How long the helper's answers may take.
 const LIMIT: Duration = Duration::from_millis(600);
@@ -26,7 +26,7 @@ fn spawn_of_a_stopped_helper_is_given_up_in_time_and_ended_when_the_helper_goes_
     let sibling = spawn(&spawner, &command);
     drop(command);
     sibling_tracer.line();
-    stop(&helper);
+    helper.stop();
     let (mut tracer, writer) = Tracer::new();
     let marker = stage.scratch().join("late");
     let mut late = sh(&stage, "echo ran >> \"$0\"; exec sleep 60");
@@ -64,7 +64,7 @@ fn every_call_on_a_session_of_a_stopped_helper_returns_in_time() {
     let running = spawn(&spawner, &sh(&stage, "exec sleep 60"));
     let mut dying = spawn(&spawner, &sh(&stage, "exec sleep 60"));
     let dying_leader = leader(&dying);
-    stop(&helper);
+    helper.stop();
     let begin = Instant::now();
     let error = done.session().release().expect_err("silence");
     assert_eq!(error.kind(), ErrorKind::ReleaseFateUnknown);
@@ -91,7 +91,7 @@ fn gate_of_a_stopped_helper_runs_nothing_and_the_command_goes_elsewhere() {
     let (command, marker) = marking(&stage);
     let first = spawner.gated(&command, Fallback::Direct).expect("a gate");
     let helper = witness(&spawner.launch().expect("a helper"));
-    stop(&helper);
+    helper.stop();
     // Nobody has opened it, so that this one has surely not run, and is made again.
     let second = spawner.gated(&command, Fallback::Direct).expect("a gate");
     assert_eq!(second.notice(), None);
@@ -135,7 +135,7 @@ fn stopped_helper_holds_no_captured_output_back() {
     command.stdout(Stdio::piped());
     let child = spawn(&spawner, &command);
     let leader = leader(&child);
-    stop(&helper);
+    helper.stop();
     eventually("the command has exited", SETTLE, || {
         leader.signal(libc::SIGKILL);
         !leader.is_alive()

@@ -2,6 +2,7 @@
 //! and sweeps of that directory alone.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
 use foster_protocol::{Level, Record};
@@ -166,21 +167,32 @@ impl Run {
     }
 
     /// Kills host, helper and keeper. All are stopped first, so that none acts on the others'
-    /// deaths.
+    /// deaths. The control is here: nothing ends the member. (The leader has a death signal.)
     pub(crate) fn kill_all(&mut self) {
+        let said = self.kill_watchers();
+        let why = format!("nothing is left to sweep; foster said {said:?}");
+        self.member.assert_alive(&why);
+    }
+
+    /// The same without the control. Gives what the host has said.
+    pub(crate) fn kill_watchers(&mut self) -> String {
         let watchers = [self.host.witness(), &self.helper].into_iter();
         let watchers: Vec<&Witness> = watchers.chain(&self.keeper).collect();
         kill_together(&watchers);
-        self.host.wait(DEATH);
+        let status = self.host.wait(DEATH);
+        let said = self.host.stderr.so_far();
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "{status}: {said}");
+        said
     }
 }
 
 /// Kills processes of the test's own, all of which are stopped first.
 pub(crate) fn kill_together(watchers: &[&Witness]) {
-    for number in [libc::SIGSTOP, libc::SIGKILL] {
-        for watcher in watchers {
-            watcher.signal(number);
-        }
+    for watcher in watchers {
+        watcher.stop();
+    }
+    for watcher in watchers {
+        watcher.signal(libc::SIGKILL);
     }
     for watcher in watchers {
         watcher.wait_for_death(DEATH);

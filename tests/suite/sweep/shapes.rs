@@ -85,8 +85,6 @@ fn sweep_every_shape_at(level: Level) {
         }
         let (path, record) = ground.record();
         run.kill_all();
-        // The control: nothing else ends it.
-        assert!(run.member.is_alive(), "{name}: nothing is left to sweep");
         let leaves = cgroups(&record).len();
         assert!(leaves == 0 || level == Level::Cgroup, "{name}");
         if leaves == 0 && level == Level::Cgroup {

@@ -38,7 +38,7 @@ fn live_instance_is_not_touched_while_its_helper_or_a_keeper_lives() {
     }
     // The keeper holds the lock alone.
     let keeper = Witness::of(proc::stat(run.leader.pid()).expect("it lives").parent);
-    keeper.signal(libc::SIGSTOP);
+    keeper.stop();
     kill_together(&[run.host.witness(), &run.host.only_child()]);
     let (code, report) = ground.sweep(&[]);
     assert_eq!((code, state(&report)), (0, "live"), "{report}");
@@ -173,7 +173,8 @@ fn instance_inside_another_is_found_by_its_own_mark_and_by_the_outer_one() {
             run.member.wait_for_death(DEATH);
             assert!(run.leader.is_alive(), "it is the outer one's alone");
         }
-        run.kill_all();
+        // Its member is dead where the inner one was swept.
+        run.kill_watchers();
         let (code, report) = outer.sweep(&[]);
         assert_eq!((code, state(&report)), (0, "all-gone"), "{report}");
         for one in [&host, &helper, &keeper, &run.member, &run.leader] {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use foster_protocol::Spec;
-use foster_tests::{Command, DEATH, Stage, Tracer, Witness, clean_up};
+use foster_tests::{Command, DEATH, Stage, Tracer, clean_up};
 
 use crate::ground::{ESCAPES, Escape, Escaped, spawn_sleeper, spawn_stubborn, tree};
 
@@ -91,7 +91,7 @@ fn helper_and_one_keeper_killed_at_once_cost_that_keepers_escapees_and_nobody_el
     let lost = Escape::Setsid.spawn(&stage, &mut link, |spec| spec);
     let mut kept = Escape::Setsid.spawn(&stage, &mut link, |spec| spec);
     // The helper is stopped first, so that it does not see the death before its own.
-    link.witness().signal(libc::SIGSTOP);
+    link.witness().stop();
     lost.keeper.signal(libc::SIGKILL);
     link.kill_helper();
     link.wait_for_death();
@@ -108,7 +108,7 @@ fn stopped_helper_delays_a_hangup_until_it_continues_while_the_host_lives() {
     let stage = Stage::new();
     let mut link = stage.link();
     let (running, mut tracer, keeper) = spawn_sleeper(&stage, &mut link);
-    stop(link.witness());
+    link.witness().stop();
     // The host lives, so nothing ends yet: only the helper can see the hangup.
     link.hang_up();
     tracer.assert_held_for(Duration::from_millis(200));
@@ -122,7 +122,7 @@ fn session_that_stops_its_keeper_is_ended_at_hangup_all_the_same() {
     let stage = Stage::new();
     let mut link = stage.link();
     let (_running, mut tracer, keeper) = spawn_sleeper(&stage, &mut link);
-    stop(&keeper);
+    keeper.stop();
     link.hang_up();
     link.exit_code_within(DEATH);
     tracer.wait_for_end(DEATH);
@@ -134,19 +134,11 @@ fn session_that_stops_its_keeper_is_ended_on_request_all_the_same() {
     let stage = Stage::new();
     let mut link = stage.link();
     let (running, mut tracer, keeper) = spawn_sleeper(&stage, &mut link);
-    stop(&keeper);
+    keeper.stop();
     link.ping();
     let id = link.ask_kill(running.session, libc::SIGTERM, Duration::from_millis(200));
     link.ended(id, DEATH);
     tracer.wait_for_end(DEATH);
     link.close(running.session);
     link.assert_idle();
-}
-
-/// Stops a process, and waits until it is.
-fn stop(witness: &Witness) {
-    witness.signal(libc::SIGSTOP);
-    foster_tests::eventually("the keeper is stopped", DEATH, || {
-        foster_tests::proc::state(witness.pid()) == Some('T')
-    });
 }

@@ -66,7 +66,7 @@ fn host_and_helper_that_are_killed_at_once_leave_nobody() {
     let mut host = host(&stage, 3);
     let keepers = keepers(&host);
     // Stopped first: the helper cannot do anything between the two.
-    host.helper.signal(libc::SIGSTOP);
+    host.helper.stop();
     host.process.signal(libc::SIGKILL);
     host.helper.signal(libc::SIGKILL);
     collect(&mut host.process);
@@ -78,7 +78,7 @@ fn stopped_helper_of_a_killed_host_keeps_nobody_alive() {
     let stage = Stage::new();
     let mut host = host(&stage, 3);
     let keepers = keepers(&host);
-    host.helper.signal(libc::SIGSTOP);
+    host.helper.stop();
     host.process.signal(libc::SIGKILL);
     collect(&mut host.process);
     host.process.stdout.wait_for_end(DEATH);
@@ -98,7 +98,7 @@ fn stopped_host_keeps_its_sessions_and_their_limits() {
     let stage = Stage::new();
     let mut host = host(&stage, 2);
     let keepers = keepers(&host);
-    host.process.signal(libc::SIGSTOP);
+    host.process.witness().stop();
     host.process
         .stdout
         .assert_held_for(Duration::from_millis(300));

@@ -242,7 +242,7 @@ fn keeper_that_is_stopped_while_it_waits_delays_nobody() {
     let mut link = stage.link();
     let mut keeper = spare(&stage, &mut link);
     for _ in 0..5 {
-        keeper.signal(libc::SIGSTOP);
+        keeper.stop();
         let begin = Instant::now();
         let (running, _tracer, used) = spawn_sleeper(&stage, &mut link);
         assert!(begin.elapsed() < SETTLE, "{:?}", begin.elapsed());
@@ -250,7 +250,7 @@ fn keeper_that_is_stopped_while_it_waits_delays_nobody() {
         keeper = finish(&mut link, &running, used);
     }
     // One that is stopped goes with the helper all the same.
-    keeper.signal(libc::SIGSTOP);
+    keeper.stop();
     link.hang_up();
     assert_eq!(link.exit_code(), 0);
     assert!(!keeper.is_alive());
